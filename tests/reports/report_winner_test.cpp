@@ -26,7 +26,7 @@ BOOST_AUTO_TEST_CASE(a_refused_long_run_is_no_winner) {
   {
     store::Store store = store::Store::open(folder.file("runs.db"));
     store::DecisionRow decision = store.read_decisions(1).back();
-    decision.kind = "rejected";
+    decision.kind = store::DecisionKind::rejected;
     decision.text = "The loss stayed above 2.5.";
     store.add_decision(decision);
     store::Store::Landmarks landmarks{*decision.baseline_trial_id, std::nullopt, std::nullopt};
@@ -79,7 +79,7 @@ BOOST_AUTO_TEST_CASE(where_and_how_often_trials_were_measured_is_told) {
     row.sweep_id = 1;
     row.ordinal = 99;
     row.phase = "retune";
-    row.kind = "undecided";
+    row.kind = store::DecisionKind::undecided;
     row.trial_id = 5;
     row.knob = "recompute";
     row.gain_ratio = 0.031;
@@ -110,7 +110,7 @@ BOOST_AUTO_TEST_CASE(a_trial_that_was_cleared_says_so) {
     row.sweep_id = 1;
     row.ordinal = 99;
     row.phase = "validate";
-    row.kind = "note";
+    row.kind = store::DecisionKind::note;
     row.trial_id = wrong;
     row.text = "Cleared.";
     row.evidence_json = R"({"is_cleared": true})";
@@ -136,7 +136,7 @@ BOOST_AUTO_TEST_CASE(remedies_of_other_walls_do_not_move_the_wall) {
       row.sweep_id = id;
       row.ordinal = ++ordinal;
       row.phase = phase;
-      row.kind = kind;
+      row.kind = base::decision_kind_of(kind);
       row.wall = wall;
       row.text = "text";
       store.add_decision(row);
@@ -163,8 +163,8 @@ BOOST_AUTO_TEST_CASE(remedies_of_other_walls_do_not_move_the_wall) {
 }
 
 BOOST_AUTO_TEST_CASE(an_unfinished_sweep_says_so) {
-  BOOST_TEST(
-      Page({.sweep_status = "interrupted"}).has("This sweep is <strong>interrupted</strong>"));
+  BOOST_TEST(Page({.sweep_status = store::SearchStatus::interrupted})
+                 .has("This sweep is <strong>interrupted</strong>"));
   BOOST_TEST(!Page().has("This sweep is"));
 }
 

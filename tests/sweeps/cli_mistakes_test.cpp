@@ -113,7 +113,8 @@ BOOST_AUTO_TEST_CASE(a_sweep_that_finds_nothing_fails_and_says_why) {
       BOOST_TEST(answer.err.find(why) != std::string::npos);
       BOOST_TEST(std::ranges::count(answer.err, '\n') == 1);
     }
-    BOOST_TEST(store::Store::open_read_only(db).read_sweeps().back().status == "failed");
+    BOOST_TEST((store::Store::open_read_only(db).read_sweeps().back().status ==
+                store::SearchStatus::failed));
   };
   write_sweep([](json& document) { document["fault"] = {{"kind", "error"}, {"step", 1}}; });
   check_failed("a planned error");

@@ -71,7 +71,7 @@ struct LoopFixture {
       try {
         const sweeps::InterruptGuard guard;
         ScriptedStrategy strategy(requests);
-        code = run(strategy).status == "interrupted" ? 14 : 0;
+        code = run(strategy).status == store::SearchStatus::interrupted ? 14 : 0;
       } catch (...) {
       }
       _exit(code);

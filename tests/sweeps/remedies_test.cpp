@@ -173,7 +173,7 @@ BOOST_AUTO_TEST_CASE(a_remedy_saves_no_more_than_its_causes_cost) {
 BOOST_AUTO_TEST_CASE(room_is_made_for_a_capped_micro_batch_alone) {
   FoundWall wall = wall_of("memory", "capped micro-batch", 0.3);
   wall.cause_ceilings = {{"recompute", 0}, {"offload", 0}, {"capped micro-batch", 0.3}};
-  const auto found = remedies_of(wall, run_of(kCommand));
+  const auto found = remedies_of(wall, run_of(kMendedCommand));
   BOOST_TEST(!found.empty());
   for (const Remedy& remedy : found) {
     BOOST_TEST(remedy.rule.starts_with("room_by_"), remedy.rule);
@@ -181,14 +181,14 @@ BOOST_AUTO_TEST_CASE(room_is_made_for_a_capped_micro_batch_alone) {
     BOOST_TEST(remedy.knobs->micro_batch_size == 4);
   }
   // torchtitan has no word for narrow moments: the larger micro-batch alone would not fit.
-  RunToMend titan = run_of(kCommand);
+  RunToMend titan = run_of(kMendedCommand);
   titan.config->dialect = dialects::Dialect::torchtitan;
   BOOST_TEST((find(remedies_of(wall, titan), "room_by_narrow_moments") == nullptr));
   // The optimizer is sharded already, and whole layers are recomputed.
   BOOST_TEST((find(found, "room_by_sharded_optimizer") == nullptr));
   BOOST_TEST((find(found, "room_by_recomputation") == nullptr));
   for (const char* cause : {"recompute", "offload", "oom"}) {
-    for (const Remedy& remedy : remedies_of(wall_of("memory", cause, 0.3), run_of(kCommand))) {
+    for (const Remedy& remedy : remedies_of(wall_of("memory", cause, 0.3), run_of(kMendedCommand))) {
       BOOST_TEST(!remedy.rule.starts_with("room_by_"), remedy.rule);
     }
   }
@@ -222,7 +222,7 @@ BOOST_AUTO_TEST_CASE(every_rule_counts_without_a_machine) {
 
 // Torchtitan takes FSDP2 beside pipeline stages, Megatron-Core does not.
 BOOST_AUTO_TEST_CASE(rules_are_those_of_the_runs_own_framework) {
-  RunToMend run = run_of(kCommand);
+  RunToMend run = run_of(kMendedCommand);
   spec::PlanKnobs knobs = run.config->knobs;
   knobs.fsdp = spec::Fsdp::torch;
   BOOST_TEST(rule_broken_by(run, knobs).starts_with("fsdp_without_pipeline"));

@@ -232,7 +232,7 @@ BOOST_AUTO_TEST_CASE(a_foreign_hand_in_the_measurements_is_survived) {
     store::Store::open(db).database().execute(sql);
     ScriptedStrategy strategy(with_repeats());
     BOOST_TEST_CONTEXT(sql) {
-      BOOST_TEST(run(strategy).status == "done");
+      BOOST_TEST((run(strategy).status == store::SearchStatus::done));
       BOOST_TEST(strategy.told.size() == 5U);
       for (const tuner::TrialOutcome& told : strategy.told) {
         BOOST_TEST(told.step_low_ns <= told.step_ns);

@@ -30,7 +30,7 @@ BOOST_AUTO_TEST_CASE(budgets_stop_the_sweep_and_more_budget_resumes_it) {
   options.max_trials = 2;
   ScriptedStrategy first(several(4));
   const SweepSummary stopped = run(first);
-  BOOST_TEST(stopped.status == "done");
+  BOOST_TEST((stopped.status == store::SearchStatus::done));
   BOOST_TEST(stopped.stop_reason == "the budget of 2 trials is used up");
   BOOST_TEST(num_launches() == 2U);
   options.max_trials = 4;
@@ -109,7 +109,7 @@ BOOST_AUTO_TEST_CASE(a_sweep_that_runs_out_of_seconds_still_concludes) {
   options.max_seconds = 8;
   HurriedStrategy strategy(several(80));
   const SweepSummary summary = run(strategy);
-  BOOST_TEST(summary.status == "done");
+  BOOST_TEST((summary.status == store::SearchStatus::done));
   BOOST_TEST(summary.stop_reason == "");
   BOOST_TEST(strategy.num_searched > 0U);
   BOOST_TEST(strategy.num_searched < 80U);
@@ -144,7 +144,7 @@ BOOST_AUTO_TEST_CASE(kill_9_loses_only_the_running_trial) {
 
   ScriptedStrategy strategy(several(5));
   const SweepSummary summary = run(strategy);
-  BOOST_TEST(summary.status == "done");
+  BOOST_TEST((summary.status == store::SearchStatus::done));
   BOOST_TEST(summary.num_reused == 2);
   BOOST_TEST(summary.num_run == 3);
   std::map<std::string, int> launched;
@@ -171,7 +171,8 @@ BOOST_AUTO_TEST_CASE(an_interrupted_trial_is_repeated_on_resume) {
     BOOST_TEST(WEXITSTATUS(status) == 14);
   }
   BOOST_TEST(trials().at(0).status == "interrupted");
-  BOOST_TEST(store::Store::open_read_only(db).read_sweep(1)->status == "interrupted");
+  BOOST_TEST(
+      (store::Store::open_read_only(db).read_sweep(1)->status == store::SearchStatus::interrupted));
   BOOST_TEST(!tests::is_running(tests::launches_in(log).back().pid));
   ScriptedStrategy strategy(several(2));
   BOOST_TEST(run(strategy).num_run == 2);

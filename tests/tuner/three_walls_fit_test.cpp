@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(what_is_too_large_for_one_device_is_compared_with_what_fits
   };
   const Story story = drive(sweep, world);
   check_manners(sweep, story);
-  BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::kept));
   const std::vector<TrialRequest> started = story.started();
   const auto first_ok = std::ranges::find_if(started, [&](const TrialRequest& request) {
     return story.outcome_of(request.hash).status == TrialStatus::ok;
@@ -105,7 +105,7 @@ BOOST_AUTO_TEST_CASE(what_fits_only_with_two_changes_is_found) {
     sweep.base.hardware.memory_bytes = limit;
     const Story story = drive(sweep, run_in_fake_world);
     check_manners(sweep, story);
-    BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+    BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::kept));
     const spec::Knobs best = story.request_of(story.best_hash).spec.knobs;
     BOOST_TEST(best.expert_model_parallel_size == 4);
     BOOST_TEST(best.pipeline_model_parallel_size == 2);
@@ -140,7 +140,7 @@ BOOST_AUTO_TEST_CASE(the_cheapest_change_that_fits_comes_first) {
     sweep.base.hardware.memory_bytes = largest;
     const Story story = drive(sweep, run_in_fake_world);
     const auto kept = std::ranges::find_if(story.decisions, [](const Decision& decision) {
-      return decision.phase == Phase::fit && decision.kind == "kept";
+      return decision.phase == Phase::fit && decision.kind == DecisionKind::kept;
     });
     BOOST_REQUIRE((kept != story.decisions.end()));
     const auto& [knob, value] = order[first];
@@ -154,7 +154,7 @@ BOOST_AUTO_TEST_CASE(a_start_that_fits_is_kept_and_one_that_is_illegal_is_replac
   roomy.base.hardware.memory_bytes *= 10;
   const Story story = drive(roomy, run_in_fake_world);
   check_manners(roomy, story);
-  BOOST_TEST(story.has_decision(Phase::fit, "kept"));
+  BOOST_TEST(story.has_decision(Phase::fit, DecisionKind::kept));
   BOOST_TEST((story.started().at(2).phase == Phase::scale));
 
   spec::SweepSpec illegal = narrow_sweep();
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(a_start_that_fits_is_kept_and_one_that_is_illegal_is_replac
   check_manners(illegal, repaired);
   BOOST_TEST((repaired.requests.at(1).action == Action::invalid));
   BOOST_TEST(repaired.requests.at(1).is_baseline);
-  BOOST_TEST(repaired.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(repaired.has_decision(Phase::validate, DecisionKind::kept));
 }
 
 }  // namespace

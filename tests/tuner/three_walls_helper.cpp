@@ -91,10 +91,10 @@ void check_manners(const spec::SweepSpec& sweep, const Story& story) {
           (decision.phase >= last || (decision.phase == Phase::profile && last == Phase::retune)));
       last = decision.phase;
       BOOST_TEST(std::isfinite(decision.gain_ratio.value_or(0)));
-      if (decision.kind != "note") BOOST_TEST(!decision.evidence.empty());
+      if (decision.kind != DecisionKind::note) BOOST_TEST(!decision.evidence.empty());
       BOOST_REQUIRE(!decision.text.empty());
       BOOST_TEST(decision.text.back() == '.');
-      if (decision.kind == "kept" && decision.phase == Phase::retune) {
+      if (decision.kind == DecisionKind::kept && decision.phase == Phase::retune) {
         BOOST_REQUIRE(decision.gain_ratio.has_value());
         BOOST_REQUIRE(decision.noise_ratio.has_value());
         BOOST_TEST(*decision.gain_ratio > std::max(sweep.min_gain_ratio, *decision.noise_ratio));

@@ -52,7 +52,7 @@ struct Story {
     BOOST_FAIL("nothing was asked as " << hash);
     throw base::Error("unreachable");
   }
-  [[nodiscard]] bool has_decision(Phase phase, const std::string& kind) const {
+  [[nodiscard]] bool has_decision(Phase phase, DecisionKind kind) const {
     return std::any_of(decisions.begin(), decisions.end(),
                        [&](const Decision& d) { return d.phase == phase && d.kind == kind; });
   }

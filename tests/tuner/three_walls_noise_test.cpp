@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(what_the_noise_hides_is_told_as_undecided) {
   check_manners(sweep, story);
   int num_undecided = 0;
   for (const Decision& decision : story.decisions) {
-    if (decision.kind != "undecided") continue;
+    if (decision.kind != DecisionKind::undecided) continue;
     ++num_undecided;
     BOOST_TEST_CONTEXT(decision.text) {
       BOOST_TEST(decision.text.find("undecided") != std::string::npos);
@@ -55,7 +55,7 @@ BOOST_AUTO_TEST_CASE(what_the_noise_hides_is_told_as_undecided) {
   std::set<Purpose> purposes;
   for (const TrialRequest& request : story.started()) purposes.insert(request.purpose);
   BOOST_TEST(purposes.size() == 4U);  // first, again, longer, in turns
-  BOOST_TEST(story.has_decision(Phase::validate, "note"));
+  BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::note));
 }
 
 BOOST_AUTO_TEST_CASE(a_noisy_machine_seldom_makes_a_worse_one_win) {
@@ -103,7 +103,7 @@ BOOST_AUTO_TEST_CASE(of_layouts_that_the_noise_hides_the_likelier_one_is_kept) {
     check_manners(sweep, story);
     for (const Decision& decision : story.decisions) {
       // A layout whose interval holds less than what counts: kept only where a layout is chosen.
-      if (decision.kind != "kept" || !decision.gain_low_ratio) continue;
+      if (decision.kind != DecisionKind::kept || !decision.gain_low_ratio) continue;
       if (*decision.gain_low_ratio > sweep.min_gain_ratio) continue;
       ++num_kept;
       BOOST_TEST_CONTEXT(decision.text) {

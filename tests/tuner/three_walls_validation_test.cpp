@@ -42,7 +42,7 @@ BOOST_AUTO_TEST_CASE(a_winner_that_fails_its_validation_gives_way_to_the_runner_
     BOOST_TEST(failed.is_final);
     BOOST_TEST(!(failed.spec.knobs == started.back().spec.knobs));
     BOOST_TEST(story.best_hash == started.back().hash);
-    BOOST_TEST(story.has_decision(Phase::validate, "rejected"));
+    BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::rejected));
   }
 }
 
@@ -81,8 +81,8 @@ BOOST_AUTO_TEST_CASE(what_rounding_alone_does_is_not_wrong) {
   BOOST_TEST(last.is_final);
   BOOST_TEST(last.spec.reference_tolerance == 0.9, boost::test_tools::tolerance(1e-9));
   BOOST_TEST(story.best_hash == last.hash);
-  BOOST_TEST(story.has_decision(Phase::validate, "kept"));
-  BOOST_TEST(!story.has_decision(Phase::validate, "rejected"));
+  BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::kept));
+  BOOST_TEST(!story.has_decision(Phase::validate, DecisionKind::rejected));
 }
 
 /// What was said to be cleared, by hash.
@@ -118,7 +118,7 @@ BOOST_AUTO_TEST_CASE(a_short_trial_that_is_off_by_rounding_is_cleared,
   }
   BOOST_TEST(num_wrong == 1);
   BOOST_TEST(cleared_of(story).size() == 1U);
-  BOOST_TEST(story.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::kept));
   BOOST_TEST(story.request_of(story.best_hash).spec.reference_tolerance == 0.9,
              boost::test_tools::tolerance(1e-9));
 }
@@ -129,7 +129,7 @@ BOOST_AUTO_TEST_CASE(a_short_trial_that_is_further_off_stays_wrong) {
   check_manners(narrow_sweep(), story);
   BOOST_TEST(references.size() == 2U);
   BOOST_TEST(cleared_of(story).empty());
-  BOOST_TEST(!story.has_decision(Phase::fit, "kept"));
+  BOOST_TEST(!story.has_decision(Phase::fit, DecisionKind::kept));
   BOOST_TEST(story.best_hash == "");
 }
 
@@ -149,15 +149,15 @@ BOOST_AUTO_TEST_CASE(what_is_further_off_than_rounding_stays_wrong) {
   const Story story = drive(narrow_sweep(), chaotic_world(1e-6, references));
   check_manners(narrow_sweep(), story);
   BOOST_TEST(references.size() == 2U);
-  BOOST_TEST(story.has_decision(Phase::validate, "rejected"));
-  BOOST_TEST(!story.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::rejected));
+  BOOST_TEST(!story.has_decision(Phase::validate, DecisionKind::kept));
 }
 
 BOOST_AUTO_TEST_CASE(where_rounding_takes_losses_far_apart_the_sweep_says_so) {
   std::vector<TrialRequest> references;
   const Story story = drive(narrow_sweep(), chaotic_world(0.6, references));
   BOOST_TEST(references.size() == 2U);
-  BOOST_TEST(!story.has_decision(Phase::validate, "kept"));
+  BOOST_TEST(!story.has_decision(Phase::validate, DecisionKind::kept));
   BOOST_TEST(std::ranges::any_of(story.decisions, [](const Decision& decision) {
     return decision.text.find("losses do not tell whether a layout is right") != std::string::npos;
   }));
@@ -170,8 +170,8 @@ BOOST_AUTO_TEST_CASE(the_loss_of_a_single_step_decides_nothing) {
     if (request.is_final) outcome.losses.back() = 2.6;
     return outcome;
   });
-  BOOST_TEST(story.has_decision(Phase::validate, "kept"));
-  BOOST_TEST(!story.has_decision(Phase::validate, "rejected"));
+  BOOST_TEST(story.has_decision(Phase::validate, DecisionKind::kept));
+  BOOST_TEST(!story.has_decision(Phase::validate, DecisionKind::rejected));
 }
 
 // Five steps, the one before them and those that are traced: what an untrained model loses is not
@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(the_loss_at_the_end_is_a_mean_of_the_end_and_says_so) {
     return outcome;
   });
   const auto told = std::ranges::find_if(story.decisions, [](const Decision& decision) {
-    return decision.phase == Phase::validate && decision.kind == "kept";
+    return decision.phase == Phase::validate && decision.kind == DecisionKind::kept;
   });
   BOOST_TEST_REQUIRE((told != story.decisions.end()));
   BOOST_TEST(told->text.find("loss 2.200, the mean of the last 2 steps (2.100 at the lowest") !=
@@ -215,7 +215,7 @@ BOOST_AUTO_TEST_CASE(a_winner_that_is_slow_over_its_long_run_gives_way) {
     const TrialRequest& first = started.at(started.size() - 2);
     BOOST_TEST(story.best_hash == (is_next_slower ? first.hash : started.back().hash));
     const auto told = std::ranges::find_if(story.decisions, [](const Decision& decision) {
-      return decision.phase == Phase::validate && decision.kind == "rejected";
+      return decision.phase == Phase::validate && decision.kind == DecisionKind::rejected;
     });
     BOOST_REQUIRE((told != story.decisions.end()));
     BOOST_TEST(told->text.find("slower than the runner-up") != std::string::npos, told->text);
@@ -235,7 +235,7 @@ BOOST_AUTO_TEST_CASE(a_long_run_that_is_slower_than_screening_is_said_to_be) {
     });
     const auto told = std::ranges::find_if(story.decisions, [](const Decision& decision) {
       return decision.phase == Phase::validate && decision.evidence.contains("screening") &&
-             decision.kind != "note";
+             decision.kind != DecisionKind::note;
     });
     BOOST_TEST_REQUIRE((told != story.decisions.end()));
     const bool is_slower = factor > 1.1;

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "kernels/base/error.h"
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 #include "reports/device_account.h"
 #include "reports/local_paths.h"
 #include "reports/rows.h"
@@ -177,7 +177,7 @@ std::string knob_of(const TrialRow& trial, const std::string& name) {
 }
 
 std::string spec_text(const TrialRow& trial, const char* key) {
-  const nlohmann::json spec = base::parse_untrusted(trial.spec_json);
+  const nlohmann::json spec = store::parse_untrusted(trial.spec_json);
   if (!spec.is_object()) {
     return "";
   }
@@ -186,7 +186,7 @@ std::string spec_text(const TrialRow& trial, const char* key) {
 }
 
 int64_t device_bytes_of(const TrialRow& trial) {
-  const nlohmann::json spec = base::parse_untrusted(trial.spec_json);
+  const nlohmann::json spec = store::parse_untrusted(trial.spec_json);
   if (!spec.is_object() || !spec.contains("hardware") || !spec["hardware"].is_object()) {
     return 0;
   }

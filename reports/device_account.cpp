@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 #include "reports/format.h"
 #include "reports/json_at.h"
 
@@ -22,7 +22,7 @@ constexpr size_t kMostLines = 1 << 14;            // of all ranks
 constexpr size_t kMostNames = 64;
 constexpr size_t kMostNameBytes = 80;
 // An account is an object with a list of objects with a list of objects.
-constexpr base::JsonLimits kAccountLimits{.bytes = 4 << 20, .depth = 8, .values = 1 << 20};
+constexpr store::JsonLimits kAccountLimits{.bytes = 4 << 20, .depth = 8, .values = 1 << 20};
 
 std::optional<int64_t> bytes_of(const json& value) {
   if (value.is_number_unsigned()) {
@@ -62,7 +62,7 @@ bool add_line(DeviceAccount& account, const json& line) {
 }  // namespace
 
 std::optional<DeviceAccount> read_device_account(const std::string& text) {
-  const json document = base::parse_untrusted(text, kAccountLimits);
+  const json document = store::parse_untrusted(text, kAccountLimits);
   const json& ranks = at(document, "ranks");
   const std::optional<int64_t> used = bytes_of(at(document, "driver_used_bytes"));
   if (!ranks.is_array() || ranks.empty() || !used || *used <= 0) {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 #include "reports/format.h"
 #include "reports/json_at.h"
 
@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 
 // A posterior over a million commits fits; a text made to fill the memory does not.
-constexpr base::JsonLimits kResultLimits{.bytes = 32 << 20, .depth = 12, .values = 4 << 20};
+constexpr store::JsonLimits kResultLimits{.bytes = 32 << 20, .depth = 12, .values = 4 << 20};
 constexpr size_t kMostPositions = 1 << 20;
 constexpr size_t kMostCulprits = 20;
 constexpr size_t kMostMoved = 50;
@@ -107,7 +107,7 @@ Culprit culprit_from(const json& value) {
 
 HuntResult read_hunt_result(const std::string& text) {
   HuntResult result;
-  const json document = base::parse_untrusted(text, kResultLimits);
+  const json document = store::parse_untrusted(text, kResultLimits);
   if (!document.is_object()) {
     result.is_readable = false;
     return result;

@@ -1,4 +1,4 @@
-// Looking into JSON that anybody may have written (kernels/base/untrusted_json.h reads it).
+// Looking into JSON that anybody may have written (profiler/store/untrusted_json.h reads it).
 #pragma once
 
 #include <nlohmann/json.hpp>

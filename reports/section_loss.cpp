@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
@@ -17,7 +17,7 @@ using nlohmann::json;
 
 // The loss that the sweep file wants the final run to fall below; 0: none.
 double wanted_loss(const Context& context) {
-  const json config = base::parse_untrusted(context.sweep.config_json);
+  const json config = store::parse_untrusted(context.sweep.config_json);
   if (!config.is_object()) {
     return 0;
   }

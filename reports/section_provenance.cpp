@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/base/units.h"
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/local_paths.h"
@@ -73,7 +73,7 @@ void flatten(const json& value, const std::string& prefix, int depth,
 
 std::vector<std::pair<std::string, std::string>> flatten_text(const std::string& text) {
   std::vector<std::pair<std::string, std::string>> result;
-  const json value = base::parse_untrusted(text);
+  const json value = store::parse_untrusted(text);
   if (value.is_object()) {
     flatten(value, "", 0, result);
   } else if (!text.empty() && text != "null") {
@@ -108,7 +108,7 @@ std::string backend_item(const store::TrialRow& trial) {
 std::string world_item(const store::TrialRow& trial) {
   const std::string world = spec_text(trial, "communicator");
   if (world == "fake") {
-    const json spec = base::parse_untrusted(trial.spec_json);
+    const json spec = store::parse_untrusted(trial.spec_json);
     const json rank = spec.value("fake_rank", json());
     return fmt::format(
         "<li><strong>Fake world</strong>: only {} of the layout ran, alone. Communication moved "

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
@@ -35,7 +35,7 @@ struct Roof {
 
 /// Of the trial's hardware as described; none where a stranger's file does not say it.
 std::optional<Roof> roof_of(const store::TrialRow& trial) {
-  const json spec = base::parse_untrusted(trial.spec_json);
+  const json spec = store::parse_untrusted(trial.spec_json);
   if (!spec.is_object() || !spec.contains("hardware") || !spec["hardware"].is_object()) {
     return std::nullopt;
   }

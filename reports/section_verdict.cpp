@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 #include "profiler/store/verdict.h"
 #include "reports/format.h"
 #include "reports/html.h"
@@ -219,7 +219,7 @@ std::string changes_table(const Context& context, const TrialRow& trial) {
 
 std::string knobs_json(const TrialRow& trial) {
   nlohmann::ordered_json knobs = nlohmann::ordered_json::object();
-  const json spec = base::parse_untrusted(trial.spec_json);
+  const json spec = store::parse_untrusted(trial.spec_json);
   const bool has_typed = spec.is_object() && spec.contains("knobs") && spec["knobs"].is_object();
   for (const store::NamedText& knob : trial.knobs) {
     if (has_typed && spec["knobs"].contains(knob.name)) {
@@ -251,7 +251,7 @@ TextPath text_path(const std::string& folder, const std::string& stored) {
 
 // A box with the spec on one line between quoted marks: nothing in it is expanded by the shell.
 std::string trial_box(const Context& context, const TrialRow& trial) {
-  json spec = base::parse_untrusted(trial.spec_json);
+  json spec = store::parse_untrusted(trial.spec_json);
   if (!spec.is_object()) {
     return "";
   }

@@ -7,8 +7,8 @@
 #include <sstream>
 
 #include "kernels/base/units.h"
-#include "kernels/base/untrusted_json.h"
 #include "profiler/store/metrics.h"
+#include "profiler/store/untrusted_json.h"
 #include "profiler/store/verdict.h"
 #include "reports/device_account.h"
 #include "sweeps/analyse.h"
@@ -56,7 +56,7 @@ std::string wall_text(const std::vector<store::NamedText>& texts) {
   std::string text;
   for (const store::NamedText& entry : texts) {
     if (entry.name != kWallEvidenceText) continue;
-    const json document = base::parse_untrusted(entry.value);
+    const json document = store::parse_untrusted(entry.value);
     if (!document.is_object()) continue;
     text = "  " + one_line(document.value("summary", "")) + "\n";
     for (const json& fact : document.value("evidence", json::array())) {

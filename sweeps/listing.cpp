@@ -8,9 +8,9 @@
 
 #include "engine/spec/knobs.h"
 #include "engine/spec/trial_status.h"
-#include "kernels/base/untrusted_json.h"
 #include "profiler/store/db.h"
 #include "profiler/store/metrics.h"
+#include "profiler/store/untrusted_json.h"
 #include "reports/device_account.h"
 #include "reports/or_null.h"
 #include "sweeps/analyse.h"
@@ -29,7 +29,7 @@ json value_json(const std::string& knob, const std::string& text) {
   const spec::KnobRow* row = spec::find_knob(knob);
   const bool is_text =
       row == nullptr || std::holds_alternative<std::string spec::Knobs::*>(row->member);
-  const json value = is_text ? json() : base::parse_untrusted(text);
+  const json value = is_text ? json() : store::parse_untrusted(text);
   return value.is_number() || value.is_boolean() ? value : json(text);
 }
 
@@ -125,7 +125,7 @@ json trial_details_json(const store::Store& store, const store::TrialRow& trial)
   document["ended_at"] = text_or_null(trial.ended_at);
   document["duration_ns"] = or_null(trial.duration_ns);
   document["num_attempts"] = trial.num_attempts;
-  document["spec"] = base::parse_untrusted(trial.spec_json);
+  document["spec"] = store::parse_untrusted(trial.spec_json);
   if (document["spec"].is_discarded()) document["spec"] = nullptr;
   json& measurements = document["measurements"] = json::array();
   for (const store::MeasurementRow& run : view.measurements_of(trial)) {
@@ -177,7 +177,7 @@ json trial_details_json(const store::Store& store, const store::TrialRow& trial)
         text.name == kWallEvidenceText || text.name == kRoutingProfileText ||
         (text.name == reports::kDeviceMemoryText && reports::read_device_account(text.value));
     const json parsed =
-        is_json ? base::parse_untrusted(text.value) : json(json::value_t::discarded);
+        is_json ? store::parse_untrusted(text.value) : json(json::value_t::discarded);
     texts[text.name] = parsed.is_discarded() ? json(text.value) : parsed;
   }
   return document;

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/knobs.h"
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 #include "sweeps/analyse.h"
 #include "tuner/stats/run_comparison.h"
 
@@ -23,7 +23,7 @@ std::string last_text(const std::vector<store::NamedText>& texts, std::string_vi
 
 /// The database may have been edited by anybody: what does not parse is as if it were not there.
 void read_wall(const std::string& text, tuner::TrialOutcome& outcome) {
-  const json document = base::parse_untrusted(text);
+  const json document = store::parse_untrusted(text);
   if (!document.is_object()) return;
   const auto word_of = [&](const char* key) {
     const auto found = document.find(key);

@@ -7,12 +7,12 @@
 
 #include "engine/spec/trial_spec.h"
 #include "kernels/base/error.h"
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 
 namespace moetune::sweeps {
 
 std::optional<spec::MegatronFlags> flags_of(const store::TrialRow& trial) {
-  const auto document = base::parse_untrusted(trial.spec_json);
+  const auto document = store::parse_untrusted(trial.spec_json);
   if (!document.is_object()) return std::nullopt;
   try {
     return spec::megatron_flags(

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 
 namespace moetune::store {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 std::pair<std::optional<int64_t>, std::optional<int64_t>> screening_steps(
     const DecisionRow& decision) {
   // Anybody may have edited the database, and an older moetune has not said it.
-  const auto evidence = base::parse_untrusted(decision.evidence_json);
+  const auto evidence = parse_untrusted(decision.evidence_json);
   const auto step_of = [&](const char* place) -> std::optional<int64_t> {
     const nlohmann::json::json_pointer pointer(std::string("/screening/") + place + "/step_ns");
     if (!evidence.is_object() || !evidence.contains(pointer)) return std::nullopt;
@@ -27,7 +27,7 @@ std::pair<std::optional<int64_t>, std::optional<int64_t>> screening_steps(
 
 /// Whether its evidence says so. Anybody may have edited the database.
 bool has_flag(const DecisionRow& decision, const char* flag) {
-  const auto evidence = base::parse_untrusted(decision.evidence_json);
+  const auto evidence = parse_untrusted(decision.evidence_json);
   if (!evidence.is_object()) return false;
   const auto found = evidence.find(flag);
   return found != evidence.end() && *found == true;

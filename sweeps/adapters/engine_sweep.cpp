@@ -9,7 +9,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 #include "sweeps/adapters/engine_space.h"
 #include "sweeps/adapters/engine_words.h"
 #include "sweeps/session.h"
@@ -72,13 +72,13 @@ json to_json(const NextCommand& next) {
 }
 
 bool is_of_another_engine(const store::TrialRow& trial) {
-  const json document = base::parse_untrusted(trial.spec_json);
+  const json document = store::parse_untrusted(trial.spec_json);
   return document.is_object() && document.contains("engine");
 }
 
 std::optional<std::vector<std::string>> stored_changes(const store::TrialRow& trial) {
   if (!is_of_another_engine(trial)) return std::nullopt;
-  const json document = base::parse_untrusted(trial.spec_json);
+  const json document = store::parse_untrusted(trial.spec_json);
   std::vector<std::string> changes;
   const auto found = document.find("changes");
   if (found == document.end() || !found->is_array()) return changes;

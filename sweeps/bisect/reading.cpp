@@ -10,8 +10,8 @@
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
 #include "kernels/base/fnv.h"
-#include "kernels/base/untrusted_json.h"
 #include "profiler/store/store.h"
+#include "profiler/store/untrusted_json.h"
 #include "sweeps/bisect/metric_names.h"
 #include "sweeps/bisect/text.h"
 #include "sweeps/runs/run_facts.h"
@@ -80,7 +80,7 @@ std::optional<double> number_in(std::string_view text) {
 }
 
 void read_object(std::string_view line, const std::string& metric, PrintedNumbers& printed) {
-  const json object = base::parse_untrusted(line);
+  const json object = store::parse_untrusted(line);
   if (!object.is_object()) {
     // Python prints NaN and Infinity into what it calls JSON.
     printed.complaint = fmt::format(

@@ -11,7 +11,7 @@
 #include <string_view>
 
 #include "kernels/base/error.h"
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 #include "reports/page.h"
 
 namespace moetune::sweeps {
@@ -32,7 +32,7 @@ std::string head_of(const std::string& path, size_t num_bytes) {
 /// A file of JSON with this key at the top.
 bool has_top_key(const std::string& path, const char* key) {
   const std::string text = head_of(path, kMostBytesToParse);
-  const nlohmann::json document = base::parse_untrusted(text, {.has_comments = true});
+  const nlohmann::json document = store::parse_untrusted(text, {.has_comments = true});
   return document.is_object() && document.contains(key);
 }
 

@@ -3,7 +3,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 #include "sweeps/runs/log_collector.h"
 #include "sweeps/runs/text_scan.h"
 
@@ -183,7 +183,7 @@ bool LogCollector::take_config(Block& block) {
   block.json.append(part);
   block.json += '\n';
   if (block.depth <= 0 || block.json.size() > kMostJsonBytes) {
-    const auto tree = base::parse_untrusted(block.json);
+    const auto tree = store::parse_untrusted(block.json);
     if (!tree.is_discarded()) flatten_json(tree, "", block.config);
     end_config();
   }

@@ -7,8 +7,9 @@
 // is. Named: without a culprit, in how many one was named all the same. Guessed: in how many the
 // first guess at the most runs to go held. Ends with 1 when claimed and delivered are more than 2
 // points apart, a case is right less often than is asked of it, more than 1 in 100 are swapped,
-// more than 1 in 20 named for nothing, or its median of runs or builds is larger. Four cases miss
-// that, of noise and histories that the code does not assume: docs/results.md has them.
+// more than 1 in 20 named for nothing, or its median of runs or builds is larger. Six cases miss
+// that, of noise and histories that the code does not assume and of effects below the noise:
+// docs/results.md has them.
 #include <fmt/format.h>
 
 #include <chrono>

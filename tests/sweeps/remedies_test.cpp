@@ -188,7 +188,8 @@ BOOST_AUTO_TEST_CASE(room_is_made_for_a_capped_micro_batch_alone) {
   BOOST_TEST((find(found, "room_by_sharded_optimizer") == nullptr));
   BOOST_TEST((find(found, "room_by_recomputation") == nullptr));
   for (const char* cause : {"recompute", "offload", "oom"}) {
-    for (const Remedy& remedy : remedies_of(wall_of("memory", cause, 0.3), run_of(kMendedCommand))) {
+    for (const Remedy& remedy :
+         remedies_of(wall_of("memory", cause, 0.3), run_of(kMendedCommand))) {
       BOOST_TEST(!remedy.rule.starts_with("room_by_"), remedy.rule);
     }
   }

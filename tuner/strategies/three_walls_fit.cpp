@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "kernels/base/units.h"
-#include "kernels/base/untrusted_json.h"
 #include "tuner/judgement.h"
 #include "tuner/strategies/three_walls.h"
 
@@ -130,7 +129,8 @@ bool ThreeWalls::measure_reference() {
     return false;
   }
   reference_loss_ = trial.outcome.losses;
-  const nlohmann::json profile = base::parse_untrusted(trial.outcome.routing_profile);
+  const nlohmann::json profile =
+      nlohmann::json::parse(trial.outcome.routing_profile, nullptr, false);
   if (profile.is_object() && profile.contains("num_steps")) {
     rows_ = ReceivedRows(spec::routing_profile_from_json(profile), sweep_.base.model,
                          sweep_.base.training);

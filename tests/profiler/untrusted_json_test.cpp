@@ -1,11 +1,11 @@
 // JSON that anybody may have written: what is read, what is refused, and that both end in time.
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace moetune::base {
+namespace moetune::store {
 namespace {
 
 std::string repeated(const std::string& text, int count) {
@@ -63,4 +63,4 @@ BOOST_AUTO_TEST_CASE(many_small_objects_are_read_in_time, *boost::unit_test::tim
 
 BOOST_AUTO_TEST_SUITE_END()
 
-}  // namespace moetune::base
+}  // namespace moetune::store

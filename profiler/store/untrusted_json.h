@@ -7,7 +7,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
-namespace moetune::base {
+namespace moetune::store {
 
 struct JsonLimits {
   size_t bytes = std::numeric_limits<size_t>::max();
@@ -19,4 +19,4 @@ struct JsonLimits {
 /// Discarded if it is no JSON or beyond the limits. Never throws for what the text holds.
 nlohmann::json parse_untrusted(std::string_view text, const JsonLimits& limits = {});
 
-}  // namespace moetune::base
+}  // namespace moetune::store

@@ -1,8 +1,8 @@
-#include "kernels/base/untrusted_json.h"
+#include "profiler/store/untrusted_json.h"
 
 #include <nlohmann/json.hpp>
 
-namespace moetune::base {
+namespace moetune::store {
 namespace {
 
 using nlohmann::json;
@@ -59,4 +59,4 @@ nlohmann::json parse_untrusted(std::string_view text, const JsonLimits& limits) 
   return json::parse(text, nullptr, false, limits.has_comments);
 }
 
-}  // namespace moetune::base
+}  // namespace moetune::store

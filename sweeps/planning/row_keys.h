@@ -86,6 +86,7 @@ inline constexpr OutputKey kRowKeys[] = {
     {"other_knobs.overlap_moe_expert_parallel_comm", "true or false", "", "As the knob."},
     {"other_knobs.delay_wgrad_compute", "true or false", "", "As the knob."},
     {"other_knobs.tp_comm_overlap", "true or false", "", "As the knob."},
+    {"other_knobs.fp8_param_gather", "true or false", "", "As the knob."},
     {"other_knobs.no_gradient_accumulation_fusion", "true or false", "", "Switches the knob off."},
     {"other_knobs.moe_paged_stash", "true or false", "", "Switches fused_grouped_mlp on."},
     {"other_knobs.chunked_linear_cross_entropy", "true or false", "", "cross_entropy chunked."},

@@ -150,7 +150,8 @@ void add_variables(const RunConfig& before, const RunConfig& after, DifferingSet
 std::vector<ComparedSetting> differing_settings(const RunConfig& before, const RunConfig& after) {
   DifferingSettings settings;
   DifferingSettings others;
-  const bool are_of_one_kind = before.is_echo == after.is_echo;
+  // What one source does not say may still be the same there.
+  const bool are_of_one_kind = before.is_echo == after.is_echo && before.is_whole == after.is_whole;
   SettingKeys left_out = not_understood(before, after);
   if (before.dialect == after.dialect) {
     const StatedByBoth stated = stated_by_both(before, after);
@@ -159,7 +160,7 @@ std::vector<ComparedSetting> differing_settings(const RunConfig& before, const R
       if (say.before != nullptr && say.after != nullptr) left_out.emplace(key);
     }
   }
-  // An echo says all that its table knows, a command only what is no default: knobs are the same.
+  // Knobs are filled with defaults, whatever a source leaves out.
   if (before.dialect != after.dialect || !are_of_one_kind) {
     add_known(before, after, left_out, settings);
   }

@@ -18,10 +18,10 @@ struct ComparedSetting {
 };
 
 /// Settings that moetune knows come first, then variables of the environment, then others by their
-/// keys. Runs of one dialect are compared by what their sources say. Where one of them is the echo
-/// of a log, which is read without variables and without what moetune has no word for, what only
-/// one says is compared by the knobs, and so are runs of two dialects: there a setting that was
-/// understood only in part is left out.
+/// keys. Runs of one dialect are compared by what their sources say. Where one of two sources says
+/// more than the other by its nature (RunConfig::is_echo, is_whole), what only one says is compared
+/// by the knobs. So are runs of two dialects: there a setting that was understood only in part is
+/// left out. The echo of a log is read without variables: they are not compared with it.
 std::vector<ComparedSetting> differing_settings(const spec::dialects::RunConfig& before,
                                                 const spec::dialects::RunConfig& after);
 

@@ -139,6 +139,27 @@ BOOST_AUTO_TEST_CASE(files_of_one_dialect_are_compared_by_what_they_say) {
              boost::test_tools::per_element());
 }
 
+// Overrides do not say what their recipe holds.
+BOOST_AUTO_TEST_CASE(a_whole_configuration_and_overrides_are_compared_where_both_say_it) {
+  const auto bridge = [](const std::string& text) {
+    return dialects::import_run(text, dialects::Dialect::megatron_bridge);
+  };
+  const std::string model = "model:\n  tensor_model_parallel_size: 2\n";
+  const dialects::RunConfig whole =
+      bridge(model + "train:\n  micro_batch_size: 1\noptimizer:\n  lr: 0.1\n  adam_eps: 1e-8\n");
+  const dialects::RunConfig overrides = bridge(
+      "train.py model.tensor_model_parallel_size=2 train.micro_batch_size=2 optimizer.lr=0.2");
+  BOOST_TEST(lines_of(whole, overrides) ==
+                 (std::vector<std::string>{"train.micro_batch_size=1 -> train.micro_batch_size=2",
+                                           "optimizer.lr=0.1 -> optimizer.lr=0.2"}),
+             boost::test_tools::per_element());
+  // Between two of a kind what only one says counts.
+  BOOST_TEST(
+      lines_of(whole, bridge(model + "train:\n  micro_batch_size: 1\noptimizer:\n  lr: 0.1\n")) ==
+          (std::vector<std::string>{"optimizer.adam_eps=1e-8 -> "}),
+      boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(what_was_not_understood_is_not_told_in_other_words) {
   const dialects::RunConfig megatron =
       run_of("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");

@@ -93,6 +93,8 @@ struct RunConfig {
   /// It was made of the configuration that a log echoes: without variables of the environment, and
   /// without settings that moetune has no word for.
   bool is_echo = false;
+  /// Its source says also what is as the recipe has it: the file that Megatron-Bridge writes.
+  bool is_whole = false;
   std::vector<std::string> notes;  ///< what was understood only in part, a sentence each
 };
 

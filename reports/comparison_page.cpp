@@ -247,24 +247,43 @@ std::string rows_section(const std::vector<ComparedRow>& rows, bool are_kernels)
   return html + "</tbody></table></div>\n";
 }
 
-/// A text to copy, line by line; without a button where a line would not do what it shows.
-std::string lines_box(std::string_view id, std::string_view title, const std::string& lines,
-                      bool is_copied) {
+/// Lines to copy, and whether they would do what they show.
+struct CopiedLines {
+  std::string lines;
+  bool is_whole = true;
+
+  /// `line` as somebody else wrote it, behind `sign`; `mark` is markup.
+  void add(const char* kind, const char* sign, const std::string& line, const std::string& mark) {
+    // A page shows neither control characters, nor what is too long, nor folders.
+    is_whole = is_whole && is_plain_line(line) && line.size() <= kMostToldBytes &&
+               without_folders(line) == line;
+    lines += fmt::format("<span class=\"{}\">{}{}{}\n</span>", kind, sign, told(line), mark);
+  }
+};
+
+/// Without a button where not all can be copied as it stands.
+std::string lines_box(std::string_view id, std::string_view title, const CopiedLines& box,
+                      bool has_all) {
+  if (box.lines.empty()) return "";
   const std::string button =
-      is_copied ? fmt::format(
-                      "<button type=\"button\" class=\"needs-script\" data-copy=\"{}\">"
-                      "Copy</button>",
-                      id)
-                : "";
+      has_all && box.is_whole
+          ? fmt::format(
+                "<button type=\"button\" class=\"needs-script\" data-copy=\"{}\">"
+                "Copy</button>",
+                id)
+          : "";
   return fmt::format(
       "<div class=\"copy diff\"><div class=\"copy-head\"><span>{}</span>{}</div><pre id=\"{}\" "
       "tabindex=\"0\">{}</pre></div>\n",
-      title, button, id, lines);
+      title, button, id, box.lines);
 }
 
-/// Whether a page shows a setting as it is: plain, and not cut.
-bool is_shown_whole(const std::string& line) {
-  return is_plain_line(line) && line.size() <= kMostToldBytes;
+/// Says what differs where a page shows both sides alike.
+std::string mark_of_alike(const DiffLine& line) {
+  if (line.before.empty() || line.after.empty() || told(line.before) != told(line.after)) return "";
+  return without_folders(line.before) == without_folders(line.after)
+             ? " <span class=\"note\">(another folder)</span>"
+             : " <span class=\"note\">(differs in what is not shown)</span>";
 }
 
 std::string settings_section(const ComparisonPage& page) {
@@ -273,30 +292,31 @@ std::string settings_section(const ComparisonPage& page) {
            "it.</p>\n";
   }
   if (page.settings.empty()) return "<p>None that moetune reads.</p>\n";
-  std::string diff;
-  std::string added;
-  bool is_copied = true;
+  CopiedLines diff;
+  CopiedLines settings;
+  CopiedLines variables;
   bool has_folders = false;
   for (size_t i = 0; i < std::min(page.settings.size(), kMostSettings); ++i) {
     const DiffLine& line = page.settings[i];
-    is_copied = is_copied && is_shown_whole(line.before) && is_shown_whole(line.after);
     for (const std::string* text : {&line.before, &line.after}) {
       has_folders = has_folders || without_folders(*text) != *text;
     }
     // Here the signs are part of the text: what is copied is a diff.
-    if (!line.before.empty()) {
-      diff += fmt::format("<span class=\"minus\">- {}\n</span>", told(line.before));
-    }
-    if (!line.after.empty()) {
-      diff += fmt::format("<span class=\"plus\">+ {}\n</span>", told(line.after));
-      added += fmt::format("<span class=\"add\">{}\n</span>", told(line.after));
+    if (!line.before.empty()) diff.add("minus", "- ", line.before, "");
+    if (line.after.empty()) continue;
+    diff.add("plus", "+ ", line.after, mark_of_alike(line));
+    if (line.is_variable) {
+      variables.add("add", "export ", line.after, "");
+    } else {
+      settings.add("add", "", line.after, "");
     }
   }
-  std::string html = lines_box("copy-diff", "From the first to the second", diff, is_copied);
-  if (!added.empty()) {
-    html += lines_box("copy-settings", "What the second run says instead", added, is_copied);
-  }
-  if (page.settings.size() > kMostSettings) {
+  const bool has_all = page.settings.size() <= kMostSettings;
+  std::string html =
+      lines_box("copy-diff", "From the first to the second", diff, has_all) +
+      lines_box("copy-settings", "What the second run says instead", settings, has_all) +
+      lines_box("copy-variables", "Its variables, in front of the command", variables, has_all);
+  if (!has_all) {
     html +=
         fmt::format("<p class=\"note\">and {} more</p>\n", page.settings.size() - kMostSettings);
   }

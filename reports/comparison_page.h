@@ -32,6 +32,7 @@ struct ComparedRow {
 struct DiffLine {
   std::string before;
   std::string after;
+  bool is_variable = false;  ///< "NAME=value" of the environment
 };
 
 /// One of the two runs.

@@ -106,7 +106,7 @@ reports::ComparisonPage comparison_page(const RunComparison& comparison, const N
   page.are_settings_known =
       before.diagnosis.config.has_value() && after.diagnosis.config.has_value();
   for (const ComparedSetting& setting : comparison.settings) {
-    page.settings.push_back({setting.before, setting.after});
+    page.settings.push_back({setting.before, setting.after, setting.is_variable});
   }
   page.notes = comparison.notes;
   for (const auto& [when, run] : {std::pair{"first", &before}, std::pair{"second", &after}}) {

@@ -175,11 +175,12 @@ std::string import_text(const std::vector<EchoedSetting>& settings, Dialect dial
 void read_echoed_config(RunFacts& facts) {
   const auto dialect = dialect_of(facts.framework);
   if (!dialect) return;
-  const auto import_from = [&](const std::string& text, const std::string& source) {
+  const auto import_from = [&](const std::string& text, const std::string& source, bool is_echo) {
     if (text.empty() || facts.config) return;
     try {
       facts.config = spec::dialects::import_run(
           text, *dialect, {.source = source, .world_size = facts.world_size.value_or(0)});
+      facts.config->is_echo = is_echo;
     } catch (const base::UsageError& error) {
       facts.notes.emplace_back(error.what());
     }
@@ -199,8 +200,8 @@ void read_echoed_config(RunFacts& facts) {
     }
   }
   import_from(import_text(echoed.settings, *dialect),
-              fmt::format("{}:{}", echoed.place.file, echoed.place.line));
-  import_from(facts.command, "the command in the log");
+              fmt::format("{}:{}", echoed.place.file, echoed.place.line), true);
+  import_from(facts.command, "the command in the log", false);
 }
 
 }  // namespace moetune::sweeps

@@ -88,6 +88,46 @@ BOOST_AUTO_TEST_CASE(the_diff_is_copied_with_its_signs) {
   BOOST_TEST(shows(folders, "without their folders"));
 }
 
+BOOST_AUTO_TEST_CASE(what_a_page_does_not_show_is_not_copied) {
+  ComparisonPage page = sample_comparison();
+  const std::string mark = "<span class=\"note\">(another folder)</span>\n";
+  page.settings = {{"--micro-batch-size 1", "--micro-batch-size 2"},
+                   {"--save /home/somebody/a", "--save /home/nobody/a"}};
+  const std::string folders = render_comparison(page);
+  BOOST_TEST(shows(folders, "- --save a\n</span><span class=\"plus\">+ --save a " + mark));
+  BOOST_TEST(!shows(folders, "data-copy=\"copy-"));
+  // The second box has no path here.
+  page.settings[1].after = "";
+  const std::string gone = render_comparison(page);
+  BOOST_TEST(!shows(gone, "data-copy=\"copy-diff\""));
+  BOOST_TEST(shows(gone, "data-copy=\"copy-settings\""));
+  BOOST_TEST(!shows(gone, "another folder"));
+  // As many as the page shows, and one more.
+  page.settings.clear();
+  for (int i = 0; i < 500; ++i) page.settings.push_back({"", "--a" + std::to_string(i)});
+  BOOST_TEST(shows(render_comparison(page), "data-copy=\"copy-diff\""));
+  page.settings.push_back({"", "--zz-not-shown"});
+  const std::string cut = render_comparison(page);
+  BOOST_TEST(shows(cut, "and 1 more"));
+  BOOST_TEST(!shows(cut, "--zz-not-shown"));
+  BOOST_TEST(!shows(cut, "data-copy=\"copy-"));
+}
+
+BOOST_AUTO_TEST_CASE(variables_go_in_front_of_a_command) {
+  ComparisonPage page = sample_comparison();
+  page.settings = {{"", "--log-throughput"}, {"NCCL_ALGO=Ring", "NCCL_ALGO='a b'", true}};
+  const std::string html = render_comparison(page);
+  BOOST_TEST(shows(html,
+                   "id=\"copy-settings\" tabindex=\"0\"><span class=\"add\">--log-throughput\n"
+                   "</span></pre>"));
+  BOOST_TEST(shows(html,
+                   "id=\"copy-variables\" tabindex=\"0\"><span class=\"add\">export "
+                   "NCCL_ALGO="));
+  BOOST_TEST(shows(html, "data-copy=\"copy-variables\""));
+  page.settings.pop_back();
+  BOOST_TEST(!shows(render_comparison(page), "copy-variables"));
+}
+
 BOOST_AUTO_TEST_CASE(texts_of_both_runs_stay_texts) {
   const std::string html = render_comparison(sample_comparison(tests::kHostileText));
   const std::string markup = html.substr(0, html.rfind("<script>"));

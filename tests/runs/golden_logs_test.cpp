@@ -119,6 +119,7 @@ BOOST_AUTO_TEST_CASE(a_summary_of_bridge_is_its_overrides) {
   BOOST_TEST(facts.config->knobs.recompute.text() == "moe_act");
   BOOST_TEST(facts.config->knobs.vpp == 3);
   BOOST_TEST((facts.config->dialect == spec::dialects::Dialect::megatron_bridge));
+  BOOST_TEST(facts.config->is_echo);
 }
 
 BOOST_AUTO_TEST_CASE(a_command_stands_in_for_the_echo) {
@@ -127,6 +128,7 @@ BOOST_AUTO_TEST_CASE(a_command_stands_in_for_the_echo) {
       "--pipeline-model-parallel-size 2 --seq-length 4096 --micro-batch-size 2\n" +
       golden_logs::megatron_steps(1, 3));
   BOOST_REQUIRE(facts.config.has_value());
+  BOOST_TEST(!facts.config->is_echo);
   BOOST_TEST(facts.world_size.value_or(0) == 8);
   BOOST_TEST(facts.parallel.tp.value_or(0) == 2);
   BOOST_TEST(facts.parallel.dp.value_or(0) == 2);

@@ -181,23 +181,44 @@ std::optional<std::vector<std::string>> command_words(const RunConfig& given, Di
   return words;
 }
 
+namespace {
+
+/// Values of the table are words; others are texts that a shell reads back as they are.
+std::string flag_text(const SettingChange& change) {
+  if (change.words.empty()) {
+    // A switch is said by being there.
+    const bool is_switch = change.after->empty() || *change.after == "true";
+    const std::string key = shell_quoted(change.key);
+    return is_switch ? key : fmt::format("{} {}", key, *change.after);
+  }
+  std::vector<std::string> words;
+  for (const std::string& word : change.words) words.push_back(shell_quoted(word));
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+}  // namespace
+
 std::string text_of(const SettingChange& change, Dialect dialect) {
-  if (!change.after) return fmt::format("without {}", change.key);
-  if (change.is_variable) return fmt::format("{}={}", change.key, *change.after);
+  if (!change.after) return fmt::format("without {}", shown_key(change.key));
+  if (change.is_variable) return fmt::format("{}={}", change.key, shell_quoted(*change.after));
+  // Scripts have options of their own beside what configures a run.
+  const bool is_flag = dialect == Dialect::megatron_lm || change.key.starts_with("--");
+  if (is_flag) return flag_text(change);
   switch (dialect) {
     case Dialect::megatron_lm:
-      // A switch is said by being there.
-      return change.after->empty() || *change.after == "true"
-                 ? change.key
-                 : fmt::format("{} {}", change.key, *change.after);
-    case Dialect::megatron_bridge:
-      return fmt::format("{}={}", change.key, *change.after);
+      break;
+    case Dialect::megatron_bridge: {
+      // Of a list only the words have the form.
+      const std::string value =
+          change.words.empty() ? *change.after : change.words.front().substr(change.key.size() + 1);
+      return fmt::format("{}={}", shell_quoted(change.key), shell_quoted(value));
+    }
     case Dialect::torchtitan:
       return fmt::format("{} = {}", change.key, *change.after);
     case Dialect::primus:
       break;
   }
-  return fmt::format("{}: {}", change.key, *change.after);
+  return fmt::format("{}: {}", shown_key(change.key), *change.after);
 }
 
 }  // namespace moetune::spec::dialects

@@ -1,16 +1,44 @@
 // A text to a run: its settings by the table, what several of them say together, and what follows.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "engine/spec/dialects/model_sizes.h"
+#include "engine/spec/dialects/shell.h"
 #include "engine/spec/dialects/texts.h"
+#include "kernels/base/fnv.h"
 
 namespace moetune::spec::dialects {
 namespace {
 
 constexpr int64_t kDefaultVocabMultiple = 128;
+
+/// The value as a line of the dialect has it.
+std::string stated_value(const Setting& setting) {
+  std::string value = setting.value;
+  if (setting.key.starts_with("-") || value.empty()) {
+    std::vector<std::string> words;
+    for (const std::string& word : setting.words) words.push_back(shell_quoted(word));
+    value = fmt::format("{}", fmt::join(words, " "));
+  }
+  if (value.size() <= kMostStatedBytes) return value;
+  const std::string end = fmt::format("... ({} bytes, {})", value.size(), base::fnv_digits(value));
+  return value.substr(0, kMostStatedBytes - end.size()) + end;
+}
+
+/// Has to come before words of ours are found for settings, which takes them out.
+void keep_what_is_stated(Reading& in) {
+  const std::vector<Setting>& all = in.settings.all();
+  for (size_t i = 0; i < std::min(all.size(), kMostStated); ++i) {
+    in.run.stated.push_back({all[i].key, stated_value(all[i])});
+  }
+  if (all.size() > kMostStated) {
+    in.note(fmt::format("it has {} settings: a comparison reads the first {}", all.size(),
+                        kMostStated));
+  }
+}
 
 /// Keys of which nothing was understood, in their order.
 void keep_the_rest(Reading& in) {
@@ -99,6 +127,7 @@ void refuse_strangers(const Reading& in) {
 RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions& options) {
   Reading in(dialect, options);
   read_text(text, in);
+  keep_what_is_stated(in);
   refuse_strangers(in);
   if (options.world_size > 0) in.run.world_size = options.world_size;
   read_rows(in);

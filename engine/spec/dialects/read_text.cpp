@@ -92,6 +92,7 @@ void read_bridge_yaml(std::string_view text, Reading& in) {
   Node root = read_yaml(text, in.source);
   read_environment(root.find("env_vars"), in);
   collapse(root);
+  in.run.is_whole = true;
   flatten(root, "", yaml_text, in.settings, in.problems);
   for (const auto& [name, value] : in.run.environment) in.settings.remove("env_vars." + name);
   if (const Setting* provider = in.settings.find("model._target_")) {

@@ -54,6 +54,18 @@ struct UnknownSetting {
   bool operator==(const UnknownSetting&) const = default;
 };
 
+/// A setting as the source of a run says it, whether there is a word of ours for it or not.
+struct StatedSetting {
+  std::string key;    ///< "--lr", "optimizer.lr"
+  std::string value;  ///< behind a flag: words as a shell reads them back; empty: a switch
+
+  bool operator==(const StatedSetting&) const = default;
+};
+/// What lies beyond is left out with a note.
+inline constexpr size_t kMostStated = 4096;
+/// Longer values are cut: their length and a hash of the whole stand at their end.
+inline constexpr size_t kMostStatedBytes = 4096;
+
 /// A run. Figures of 0 and empty texts are not said.
 struct RunConfig {
   Dialect dialect = Dialect::megatron_lm;  ///< whose words `unknown` has
@@ -75,7 +87,15 @@ struct RunConfig {
   /// Variables that change how fast the run is or what it needs.
   std::map<std::string, std::string, std::less<>> environment;
   std::vector<UnknownSetting> unknown;  ///< in their order
-  std::vector<std::string> notes;       ///< what was understood only in part, a sentence each
+  /// All that its source says, in its order, before knobs were made of it. Nothing is written from
+  /// this: it tells what two runs say differently.
+  std::vector<StatedSetting> stated;
+  /// It was made of the configuration that a log echoes: without variables of the environment, and
+  /// without settings that moetune has no word for.
+  bool is_echo = false;
+  /// Its source says also what is as the recipe has it: the file that Megatron-Bridge writes.
+  bool is_whole = false;
+  std::vector<std::string> notes;  ///< what was understood only in part, a sentence each
 };
 
 /// Settings of a run that no knob stands for, by their keys.
@@ -128,6 +148,7 @@ struct SettingChange {
 std::vector<SettingChange> changed_settings(const RunConfig& from, const RunConfig& to,
                                             Dialect dialect);
 /// "--micro-batch-size 2", "training.local_batch_size = 2", "without --recompute-method".
+/// Variables, flags and overrides are quoted as a shell needs it.
 std::string text_of(const SettingChange& change, Dialect dialect);
 
 /// A setting that stands in no table (RunConfig::unknown) as words of a command; a value of "true"

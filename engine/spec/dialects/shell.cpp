@@ -198,6 +198,26 @@ std::vector<ShellCommand> read_shell(std::string_view text, const std::string& s
   return ShellReader(text, source, budget, 0).read({}, {});
 }
 
+namespace {
+
+/// Whether all that a shell would replace within double quotes are whole variables, at least one.
+bool has_only_variables(std::string_view word) {
+  if (word.find_first_of("\"\\`'!") != std::string_view::npos) return false;
+  bool has_any = false;
+  for (size_t i = word.find('$'); i != std::string_view::npos; i = word.find('$', i + 1)) {
+    const bool has_brace = word.substr(i + 1).starts_with('{');
+    const size_t first = i + (has_brace ? 2 : 1);
+    size_t end = first;
+    while (end < word.size() && is_name_part(word[end])) ++end;
+    if (end == first || !is_name_start(word[first])) return false;
+    if (has_brace && (end == word.size() || word[end] != '}')) return false;
+    has_any = true;
+  }
+  return has_any;
+}
+
+}  // namespace
+
 std::string shell_quoted(const std::string& word) {
   constexpr std::string_view kPlain = "_-./:=,+@%";
   const auto is_plain = [&](char c) {
@@ -206,9 +226,7 @@ std::string shell_quoted(const std::string& word) {
   };
   if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
   // Variables that were not set when it was read are set where it is run.
-  const bool has_variable =
-      word.find('$') != std::string::npos && word.find_first_of("\"\\`'") == std::string::npos;
-  if (has_variable) return "\"" + word + "\"";
+  if (has_only_variables(word)) return "\"" + word + "\"";
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";

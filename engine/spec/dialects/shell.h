@@ -20,7 +20,8 @@ struct ShellCommand {
 /// Throws base::UsageError for quotes that are not closed and for texts that grow without bounds.
 std::vector<ShellCommand> read_shell(std::string_view text, const std::string& source);
 
-/// A word as a shell reads it back.
+/// A word as a shell reads it back. Only "$NAME" and "${NAME}" are left to the shell: nothing else
+/// in a word is run or replaced.
 std::string shell_quoted(const std::string& word);
 
 }  // namespace moetune::spec::dialects

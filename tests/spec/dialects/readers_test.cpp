@@ -138,6 +138,12 @@ BOOST_AUTO_TEST_CASE(words_are_quoted_for_a_shell) {
   BOOST_TEST(shell_quoted("Et|(t|)*2") == "'Et|(t|)*2'");
   BOOST_TEST(shell_quoted("it's") == "'it'\\''s'");
   BOOST_TEST(shell_quoted("$A/b c") == "\"$A/b c\"");
+  BOOST_TEST(shell_quoted("${A_1}:$B") == "\"${A_1}:$B\"");
+  // Nothing is run, and nothing but a whole variable is replaced.
+  for (const std::string word :
+       {"$(ls) a", "${A:-$(ls)}", "$1", "$", "$A $", "${A", "$A!", "`ls`"}) {
+    BOOST_TEST(shell_quoted(word) == "'" + word + "'");
+  }
   BOOST_TEST(shell_quoted("") == "''");
 }
 

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +32,41 @@ constexpr size_t kMostKernelBytes = 300;
 constexpr size_t kMostSettings = 500;
 
 constexpr std::string_view kUnknownCell = "–";
+
+/// What a kind of window is called.
+struct WindowWords {
+  ComparedWindow window;
+  std::string_view subject;       ///< of the headline
+  std::string_view card;          ///< over the length of a window
+  std::string_view bar;           ///< what the bar of a rank shows
+  std::string_view kernels;       ///< lead of their section
+  std::string_view figures;       ///< the same
+  std::string_view figures_head;  ///< of their column
+};
+
+constexpr auto kWindowWords = std::to_array<WindowWords>({
+    {ComparedWindow::step, "A step", "traced step", "mean over its steps",
+     "Time in a step, over all streams, mean over ranks. The largest change first.",
+     "Beyond noise: the intervals of the steps' medians lie apart. With fewer than three steps "
+     "that is not known.",
+     "figure, of a step"},
+    {ComparedWindow::launched, "What was launched in a trace", "launched in a trace",
+     "all that was launched in its trace",
+     "Time in all that was launched in a trace, over all streams, mean over ranks. The largest "
+     "change first.",
+     "Of traces: of all that was launched in each, mean over ranks, and noise is not known. Of "
+     "logs: of a step, and beyond noise where the intervals of the medians lie apart.",
+     "figure"},
+    {ComparedWindow::whole, "A whole trace", "whole trace", "its whole trace",
+     "Time in a whole trace, over all streams, mean over ranks. The largest change first.",
+     "Of traces: of each as a whole, mean over ranks, and noise is not known. Of logs: of a step, "
+     "and beyond noise where the intervals of the medians lie apart.",
+     "figure"},
+});
+
+const WindowWords& words_for(ComparedWindow window) {
+  return *std::ranges::find(kWindowWords, window, &WindowWords::window);
+}
 
 std::string measured_text(double value, std::string_view unit) {
   if (!std::isfinite(value)) return std::string(kUnknownCell);
@@ -55,10 +92,20 @@ const ComparedRow* find_row(const ComparisonPage& page, std::string_view name) {
   return found == page.figures.end() ? nullptr : &*found;
 }
 
-/// What a step costs: as it was logged, or as it was traced.
-const ComparedRow* step_of(const ComparisonPage& page) {
-  const ComparedRow* logged = find_row(page, "step_time_s");
-  return logged != nullptr ? logged : find_row(page, "window_us");
+/// "before" and "after" of one figure, with its change where there is one.
+std::string change_sentence(const ComparedRow& row, std::string_view subject) {
+  const std::string before = measured_text(row.before.median, row.unit);
+  const std::string after = measured_text(row.after.median, row.unit);
+  if (!row.change_ratio || !std::isfinite(*row.change_ratio)) {
+    return fmt::format("{} took {} before and takes {} now. ", subject, before, after);
+  }
+  constexpr double kShownChange = 0.0005;
+  const double change = *row.change_ratio;
+  const std::string words = std::abs(change) < kShownChange
+                                ? std::string("takes as long as before")
+                                : fmt::format("takes <strong>{:.1f} % {}</strong> time",
+                                              100 * std::abs(change), change < 0 ? "less" : "more");
+  return fmt::format("{} {}: {} before, {} after. ", subject, words, before, after);
 }
 
 std::string change_words(const ComparedRow& row) {
@@ -79,15 +126,11 @@ std::string wall_words(const ComparedRun& run) {
 
 std::string headline_html(const ComparisonPage& page) {
   std::string html = "<p class=\"headline\">";
-  if (const ComparedRow* step = step_of(page); step != nullptr) {
-    const double change = step->change_ratio.value_or(0);
-    constexpr double kShownChange = 0.0005;
-    html += std::abs(change) < kShownChange
-                ? std::string("A step takes as long as before")
-                : fmt::format("A step takes <strong>{:.1f} % {}</strong> time",
-                              100 * std::abs(change), change < 0 ? "less" : "more");
-    html += fmt::format(": {} before, {} after. ", measured_text(step->before.median, step->unit),
-                        measured_text(step->after.median, step->unit));
+  // What a step costs as it was logged, or else what was traced.
+  const ComparedRow* logged = find_row(page, "step_time_s");
+  const ComparedRow* step = logged != nullptr ? logged : find_row(page, "window_us");
+  if (step != nullptr) {
+    html += change_sentence(*step, logged != nullptr ? "A step" : words_for(page.window).subject);
     if (!step->is_beyond_noise) {
       html += "Whether that is more than noise is not known.";
     } else {
@@ -108,20 +151,20 @@ std::string headline_html(const ComparisonPage& page) {
 
 std::string compared_cards(const ComparisonPage& page) {
   struct Card {
-    const char* figure;
-    const char* label;
+    std::string_view figure;
+    std::string_view label;
   };
   constexpr size_t kMostCards = 6;
-  constexpr auto kCards = std::to_array<Card>({{"step_time_s", "step"},
-                                               {"tokens_per_s_per_gpu", "tokens/s a GPU"},
-                                               {"peak_memory_bytes", "peak memory"},
-                                               {"window_us", "traced step"},
-                                               {"exposed_comm_us", "exposed communication"},
-                                               {"idle_before_launch_us", "idle, the host was late"},
-                                               {"compute_busy_us", "compute"}});
+  const auto cards = std::to_array<Card>({{"step_time_s", "step"},
+                                          {"tokens_per_s_per_gpu", "tokens/s a GPU"},
+                                          {"peak_memory_bytes", "peak memory"},
+                                          {"window_us", words_for(page.window).card},
+                                          {"exposed_comm_us", "exposed communication"},
+                                          {"idle_before_launch_us", "idle, the host was late"},
+                                          {"compute_busy_us", "compute"}});
   std::string html;
   size_t count = 0;
-  for (const Card& one : kCards) {
+  for (const Card& one : cards) {
     const ComparedRow* row = find_row(page, one.figure);
     if (row == nullptr || count == kMostCards) continue;
     html += card(one.label, escape(change_words(*row)),
@@ -133,8 +176,17 @@ std::string compared_cards(const ComparisonPage& page) {
   return html.empty() ? html : "<dl class=\"cards\">\n" + html + "</dl>\n";
 }
 
+/// Two runs of other sizes may differ by those alone.
+std::string differences_line(const ComparisonPage& page) {
+  std::string html;
+  for (const std::string& difference : page.differences) {
+    html += (html.empty() ? "<p class=\"notice\">Hard to compare: " : "; ") + told(difference);
+  }
+  return html.empty() ? html : html + ".</p>\n";
+}
+
 std::string verdict_of_two(const ComparisonPage& page) {
-  return headline_html(page) + compared_cards(page) +
+  return headline_html(page) + differences_line(page) + compared_cards(page) +
          fmt::format("<p class=\"reason\">Before: {}. After: {}.</p>\n", told(page.before.name),
                      told(page.after.name));
 }
@@ -144,17 +196,44 @@ std::optional<double> share_in(const ComparedRun& run, const std::string& label)
   return found == run.shares.end() ? std::nullopt : std::optional(found->ratio);
 }
 
-std::string share_cells(const std::optional<double>& before, const std::optional<double>& after) {
+/// The change from one share to another: "−21.2 points".
+std::string points_of(double change_ratio) {
+  const std::string points = fmt::format("{:.1f}", 100 * std::abs(change_ratio));
+  const char* sign = points == "0.0" ? "" : change_ratio < 0 ? "−" : "+";
+  return fmt::format("{}{} points", sign, points);
+}
+
+/// Both shares; their change where they are shares of the same.
+std::string share_cells(const std::optional<double>& before, const std::optional<double>& after,
+                        bool is_same = true) {
   const auto cell = [](const std::optional<double>& ratio) {
     return ratio ? number_cell(ratio, ratio_text(*ratio)) + "<td class=\"share\">" + meter(*ratio) +
                        "</td>"
                  : number_cell({}, "") + "<td></td>";
   };
-  const std::string change = before && after
-                                 ? fmt::format("{}{:.1f} points", *after < *before ? "−" : "+",
-                                               100 * std::abs(*after - *before))
-                                 : "";
+  const std::string change = is_same && before && after ? points_of(*after - *before) : "";
   return cell(before) + cell(after) + fmt::format("<td class=\"num\">{}</td>", change);
+}
+
+/// The wall as a badge and what is said of it. Most such sentences begin with the wall's name,
+/// which the badge says already.
+std::string wall_line(const ComparedRun& run) {
+  const bool is_named = !run.wall.empty() && (run.summary.starts_with(run.wall + ":") ||
+                                              run.summary.starts_with(run.wall + " "));
+  return wall_badge(run.wall) +
+         (is_named ? told(run.summary.substr(run.wall.size())) : " " + told(run.summary));
+}
+
+/// Nothing where there is no wall. Ceilings of two walls are told, but not set against each other.
+std::string ceilings_row(const ComparisonPage& page) {
+  const auto ceiling = [](const ComparedRun& run) {
+    return has_wall(run) ? run.share_ratio : std::nullopt;
+  };
+  const std::optional<double> before = ceiling(page.before);
+  const std::optional<double> after = ceiling(page.after);
+  if (!before && !after) return "";
+  return fmt::format("<tr><td>ceiling of the wall</td>{}</tr>\n",
+                     share_cells(before, after, page.before.wall == page.after.wall));
 }
 
 std::string walls_section(const ComparisonPage& page) {
@@ -165,9 +244,8 @@ std::string walls_section(const ComparisonPage& page) {
   }
   std::string html;
   for (const ComparedRun* run : runs) {
-    html +=
-        fmt::format("<p><strong>{}:</strong> {} {}</p>\n", run == &page.before ? "Before" : "After",
-                    wall_badge(run->wall), told(run->summary));
+    html += fmt::format("<p><strong>{}:</strong> {}</p>\n",
+                        run == &page.before ? "Before" : "After", wall_line(*run));
   }
   if (page.before.shares.empty() && page.after.shares.empty()) return html;
   html +=
@@ -184,40 +262,60 @@ std::string walls_section(const ComparisonPage& page) {
     html += fmt::format("<tr><td>{}</td>{}</tr>\n", wall_badge(label),
                         share_cells(share_in(page.before, label), share_in(page.after, label)));
   }
-  html += fmt::format("<tr><td>ceiling of the wall</td>{}</tr>\n",
-                      share_cells(page.before.share_ratio, page.after.share_ratio));
-  return html + "</tbody></table></div>\n";
+  return html + ceilings_row(page) + "</tbody></table></div>\n";
+}
+
+/// The bars of one rank; null where a run has none of it.
+struct BarsOfRank {
+  const DiagnosedBar* before = nullptr;
+  const DiagnosedBar* after = nullptr;
+};
+
+/// By rank, as they first occur. Several traces of a run may not know theirs ("?"): of those the
+/// first of both runs are together, and so on.
+std::vector<BarsOfRank> bars_by_rank(const ComparisonPage& page) {
+  std::vector<BarsOfRank> ranks;
+  std::map<std::pair<std::string, size_t>, size_t> places;  // of a rank's first bar, second, ...
+  const auto add = [&](const ComparedRun& run, const DiagnosedBar* BarsOfRank::*member) {
+    std::map<std::string, size_t> counts;
+    for (const DiagnosedBar& bar : run.bars) {
+      if (bar.window_ns <= 0) continue;
+      const auto [found, is_new] = places.try_emplace({bar.rank, counts[bar.rank]++}, ranks.size());
+      if (is_new) ranks.emplace_back();
+      ranks[found->second].*member = &bar;
+    }
+  };
+  add(page.before, &BarsOfRank::before);
+  add(page.after, &BarsOfRank::after);
+  return ranks;
 }
 
 /// The bars of a rank stand below each other.
 std::string bars_section(const ComparisonPage& page) {
-  std::vector<std::string> ranks;
-  for (const ComparedRun* run : {&page.before, &page.after}) {
-    for (const DiagnosedBar& bar : run->bars) {
-      if (std::ranges::find(ranks, bar.rank) == ranks.end()) ranks.push_back(bar.rank);
-    }
-    if (ranks.size() > kMostWindows) ranks.resize(kMostWindows);
-  }
+  const std::vector<BarsOfRank> ranks = bars_by_rank(page);
+  if (ranks.empty()) return "";
+  const size_t num_shown = std::min(ranks.size(), kMostWindows);
   std::vector<BudgetBar> bars;
-  const auto add = [&](const ComparedRun& run, const char* when, const std::string& rank) {
-    for (const DiagnosedBar& window : run.bars) {
-      if (window.rank != rank || window.window_ns <= 0 || bars.size() == kMostWindows) continue;
-      BudgetBar bar = bar_of(window);
-      bar.label += fmt::format(", {}", when);
-      bar.name += fmt::format(", {}", when);
-      bar.cell += fmt::format(", {} ({})", when, told(window.device));
-      bars.push_back(std::move(bar));
-    }
+  const auto add = [&](const DiagnosedBar* window, const char* when) {
+    if (window == nullptr) return;
+    BudgetBar bar = bar_of(*window);
+    bar.label += fmt::format(", {}", when);
+    bar.name += fmt::format(", {}", when);
+    bar.cell += fmt::format(", {} ({})", when, told(window->device));
+    bars.push_back(std::move(bar));
   };
-  for (const std::string& rank : ranks) {
-    add(page.before, "before", rank);
-    add(page.after, "after", rank);
+  for (size_t i = 0; i < num_shown; ++i) {
+    add(ranks[i].before, "before");
+    add(ranks[i].after, "after");
   }
-  if (bars.empty()) return "";
-  return budget_figure(bars,
-                       "Two bars for each rank that was traced, before and after: mean over its "
-                       "steps.",
-                       "rank");
+  return budget_figure(
+      bars,
+      fmt::format("Two bars for each rank that was traced, before and after: {}.{}",
+                  words_for(page.window).bar,
+                  num_shown < ranks.size()
+                      ? fmt::format(" {} of {} ranks are shown.", num_shown, ranks.size())
+                      : ""),
+      "rank", "length");
 }
 
 std::string value_cells(const ComparedValue& value, const std::string& unit) {
@@ -230,13 +328,14 @@ std::string value_cells(const ComparedValue& value, const std::string& unit) {
                               : "");
 }
 
-std::string rows_section(const std::vector<ComparedRow>& rows, bool are_kernels) {
+std::string rows_section(const std::vector<ComparedRow>& rows, bool are_kernels,
+                         std::string_view head) {
   if (rows.empty()) return "";
   std::string html = fmt::format(
       "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th>{}</th><th "
       "class=\"num\">before</th><th class=\"num\">after</th><th class=\"num\">change</th><th>noise"
       "</th></tr></thead><tbody>\n",
-      are_kernels ? "kernel" : "figure, of a step");
+      head);
   for (const ComparedRow& row : rows) {
     html += fmt::format(
         "<tr><td class=\"kernel\">{}</td>{}{}<td class=\"num\">{}</td><td>{}</td></tr>\n",
@@ -349,6 +448,7 @@ std::string render_comparison(const ComparisonPage& page) {
                        std::string_view lead, std::string body) {
     if (!body.empty()) result.sections.push_back({id, title, short_title, lead, std::move(body)});
   };
+  const WindowWords& words = words_for(page.window);
   add("verdict", "Verdict", "Verdict", "", verdict_of_two(page));
   add("walls", "The walls", "Walls", "What holds each run back.", walls_section(page));
   add("windows", "Where the time of each rank went", "Ranks",
@@ -357,13 +457,10 @@ std::string render_comparison(const ComparisonPage& page) {
       bars_section(page));
   add("settings", "Settings that differ", "Settings", "In the words of the second run's framework.",
       settings_section(page));
-  add("kernels", "Kernels that moved most", "Kernels",
-      "Time in a step, over all streams, mean over ranks. The largest change first.",
-      rows_section(page.kernels, true));
-  add("figures", "All figures", "Figures",
-      "Beyond noise: the intervals of the steps' medians lie apart. With fewer than three steps "
-      "that is not known.",
-      rows_section(page.figures, false));
+  add("kernels", "Kernels that moved most", "Kernels", words.kernels,
+      rows_section(page.kernels, true, "kernel"));
+  add("figures", "All figures", "Figures", words.figures,
+      rows_section(page.figures, false, words.figures_head));
   add("run", "The runs", "Runs", "What their logs and files say.", runs_section(page));
   return render_page(result);
 }

@@ -11,6 +11,10 @@
 
 namespace moetune::reports {
 
+/// What the traces of both runs are compared by: their steps, or, where one of them marks none, all
+/// that was launched in each, or each as a whole.
+enum class ComparedWindow : uint8_t { step, launched, whole };
+
 /// A median over steps, and where it lies.
 struct ComparedValue {
   double median = 0;
@@ -18,7 +22,7 @@ struct ComparedValue {
   double high = 0;
 };
 
-/// One figure of both runs, or the time that one kernel takes in a step.
+/// One figure of both runs, or the time that one kernel takes in a window.
 struct ComparedRow {
   std::string name;  ///< "exposed_comm_us", or a kernel's name
   std::string unit;  ///< s, us, bytes, tokens/s, TFLOP/s or empty
@@ -52,6 +56,9 @@ struct ComparisonPage {
   std::string date;  ///< "2026-11-24 10:00 UTC"
   ComparedRun before;
   ComparedRun after;
+  ComparedWindow window = ComparedWindow::step;  ///< of the traces
+  /// What makes the two hard to compare: "device differs: ... and ...".
+  std::vector<std::string> differences;
   std::vector<ComparedRow> figures;
   std::vector<ComparedRow> kernels;  ///< what moved most first
   std::vector<DiffLine> settings;    ///< only those that differ

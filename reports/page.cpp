@@ -1,6 +1,7 @@
 // Fills the template, and writes what comes out.
 #include "reports/page.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -10,6 +11,9 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <random>
+#include <string_view>
+#include <utility>
 
 #include "embedded/kReportScript.h"
 #include "embedded/kReportStyle.h"
@@ -40,6 +44,53 @@ std::string fill_template(std::string_view text, const std::map<std::string, std
   }
   return result += text.substr(position);
 }
+
+/// A new file beside a page, which takes its place once it is whole. Its name cannot be guessed, so
+/// that nobody who may write into the folder puts anything in its way; if something is there all
+/// the same, also a link, it is not opened. mkostemp would do that, too, but its files are for one
+/// user alone, and other threads may make files while a process asks for its umask.
+class PageInMaking {
+ public:
+  explicit PageInMaking(const std::string& output_path) {
+    const std::filesystem::path folder = std::filesystem::path(output_path).parent_path();
+    constexpr int kMostTries = 100;
+    std::random_device random;
+    for (int i = 0; i < kMostTries; ++i) {
+      path_ = folder / fmt::format(".moetune-{:08x}{:08x}.tmp", random(), random());
+      file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644);
+      error_ = file_ < 0 ? errno : 0;
+      if (error_ != EEXIST && error_ != EINTR) return;
+    }
+  }
+  ~PageInMaking() {
+    if (file_ >= 0) ::close(file_);
+    if (error_ == 0 && !is_in_place_) ::unlink(path_.c_str());
+  }
+  PageInMaking(const PageInMaking&) = delete;
+  PageInMaking& operator=(const PageInMaking&) = delete;
+
+  /// Writes all of it and moves it to `output_path`. The errno of what failed, or 0.
+  [[nodiscard]] int put(std::string_view page, const std::string& output_path) {
+    if (error_ != 0) return error_;
+    while (!page.empty()) {
+      const ssize_t count = ::write(file_, page.data(), page.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) return errno;
+      page.remove_prefix(static_cast<size_t>(count));
+    }
+    // Some file systems, such as those of a network, tell only here that there was no room.
+    if (::close(std::exchange(file_, -1)) != 0) return errno;
+    if (std::rename(path_.c_str(), output_path.c_str()) != 0) return errno;
+    is_in_place_ = true;
+    return 0;
+  }
+
+ private:
+  std::string path_;
+  int file_ = -1;
+  int error_ = 0;
+  bool is_in_place_ = false;
+};
 
 /// Whether a file begins as pages do.
 bool is_page(const std::string& path) {
@@ -112,13 +163,8 @@ void check_target(const std::string& database_path, const std::string& output_pa
 }
 
 int64_t put_page(const std::string& page, const std::string& output_path) {
-  const std::string temporary = fmt::format("{}.{}.tmp", output_path, ::getpid());
-  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-  file.write(page.data(), static_cast<std::streamsize>(page.size()));
-  file.close();
-  if (!file || std::rename(temporary.c_str(), output_path.c_str()) != 0) {
-    const int error = errno;
-    std::remove(temporary.c_str());
+  PageInMaking file(output_path);
+  if (const int error = file.put(page, output_path); error != 0) {
     throw base::Error(
         fmt::format("{}: cannot write the report: {}", output_path, std::strerror(error)));
   }

@@ -111,11 +111,11 @@ double ns_of(const BudgetBar& bar, const BudgetPart& part) {
 }
 
 std::string table_of(const std::vector<BudgetBar>& bars, const std::vector<BudgetPart>& parts,
-                     std::string_view what) {
+                     std::string_view what, std::string_view length) {
   std::string html = fmt::format(
       "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th>{}</th><th>wall</th>"
-      "<th class=\"num\">step</th>",
-      what);
+      "<th class=\"num\">{}</th>",
+      what, length);
   for (const BudgetPart& part : parts) {
     html += fmt::format("<th class=\"num\">{}</th>", escape(part.name));
   }
@@ -145,7 +145,7 @@ BudgetPart budget_part(const base::NamedPart& part) {
 }
 
 std::string budget_figure(const std::vector<BudgetBar>& bars, std::string_view description,
-                          std::string_view what) {
+                          std::string_view what, std::string_view length) {
   const std::vector<BudgetPart> shown = shown_parts(bars);
   json data = {{"parts", json::array()}, {"styles", json::array()}, {"trials", json::array()}};
   for (const BudgetPart& part : shown) {
@@ -166,7 +166,7 @@ std::string budget_figure(const std::vector<BudgetBar>& bars, std::string_view d
                 "<button type=\"button\" data-budget=\"time\" aria-pressed=\"true\">Time</button>"
                 "<button type=\"button\" data-budget=\"share\" "
                 "aria-pressed=\"false\">Share</button></div>",
-                table_of(bars, shown, what)) +
+                table_of(bars, shown, what, length)) +
          json_element("data-budget", data);
 }
 

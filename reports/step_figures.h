@@ -62,8 +62,9 @@ struct BudgetBar {
   std::map<BudgetPart, double> parts;  ///< ns
 };
 
-/// The figure with its table and its data. `what`: the title of the column of cells.
+/// The figure with its table and its data. `what`: the title of the column of cells; `length`: of
+/// the bars'.
 std::string budget_figure(const std::vector<BudgetBar>& bars, std::string_view description,
-                          std::string_view what);
+                          std::string_view what, std::string_view length = "step");
 
 }  // namespace moetune::reports

@@ -46,10 +46,9 @@ enum class RecordNames : uint8_t {
 ///  - Only steps that all traces mark are used. If there are none, the periods of one rank's
 ///    kernels are (recurring_steps.h), or all launched work is one step. Of overlapping steps the
 ///    first is kept.
-///  - Waits of a stream are those that the file states. If it has only the calls, they are
-///  inferred:
-///    an event is recorded on the stream of its thread's previous launch, and the stream of the
-///    thread's next launch waits for it; of several events for the one recorded last on another
+///  - Waits of a stream are those that the file states. If it has only the calls, waits follow from
+///    them: an event is recorded on the stream of its thread's previous launch, and the stream of
+///    the thread's next launch waits for it; of several events for the one recorded last on another
 ///    stream. Such a wait is marked as inferred, and dropped if its producer ended too late. If
 ///    nothing is known of a rank's waits, the kernel that is launched next after a matched receive,
 ///    on another stream, waits for it, unless one such kernel of the rank began before its message

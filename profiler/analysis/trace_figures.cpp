@@ -1,11 +1,14 @@
 #include "profiler/analysis/trace_figures.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace moetune::profiler {
 
 std::vector<KernelSum> top_kernels(const ImportedTrace& trace, std::span<const uint32_t> ops,
                                    size_t count) {
+  // Of a trace with broken times a sum may be more than a number holds.
+  constexpr int64_t kLongest = std::numeric_limits<int64_t>::max();
   std::vector<KernelSum> by_name(trace.names.size());
   for (const uint32_t row : ops) {
     const ImportedOp& op = trace.ops[row];
@@ -13,7 +16,7 @@ std::vector<KernelSum> top_kernels(const ImportedTrace& trace, std::span<const u
     KernelSum& sum = by_name[op.name];
     sum.name = op.name;
     ++sum.count;
-    sum.sum_ns += op.duration_ns();
+    sum.sum_ns += std::min(op.duration_ns(), kLongest - sum.sum_ns);
   }
   std::erase_if(by_name, [](const KernelSum& sum) { return sum.count == 0; });
   std::ranges::stable_sort(by_name, std::ranges::greater(), &KernelSum::sum_ns);

@@ -15,7 +15,7 @@ namespace moetune::profiler {
 struct KernelSum {
   uint32_t name = 0;
   int64_t count = 0;
-  int64_t sum_ns = 0;
+  int64_t sum_ns = 0;  ///< the largest number where it would be more
 };
 /// Longest first; at most `count`.
 std::vector<KernelSum> top_kernels(const ImportedTrace& trace, std::span<const uint32_t> ops,

@@ -319,9 +319,15 @@ std::string comparison_text(const RunComparison& comparison, std::optional<size_
     return table.text(width);
   };
   std::string text;
-  if (!comparison.figures.empty()) text = table_of(comparison.figures, "figure, of a step");
+  // What the windows are where they are no steps, a note says.
+  const bool has_steps = comparison.window_kind == WindowKind::step_by_launch;
+  if (!comparison.figures.empty()) {
+    text = table_of(comparison.figures, has_steps ? "figure, of a step" : "figure");
+  }
   if (!comparison.kernels.empty()) {
-    text += "\n" + table_of(comparison.kernels, "kernel, in a step: what moved most first");
+    text +=
+        "\n" + table_of(comparison.kernels, has_steps ? "kernel, in a step: what moved most first"
+                                                      : "kernel: what moved most first");
   }
   if (!comparison.settings.empty()) {
     if (!text.empty()) text += '\n';

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -20,26 +21,44 @@ namespace {
 std::optional<reports::DiagnosedBar> mean_bar(const profiler::ImportedTrace& trace,
                                               const std::vector<DiagnosedWindow>& windows,
                                               profiler::WindowKind kind) {
-  std::optional<reports::DiagnosedBar> bar;
-  int64_t count = 0;
+  const int64_t count = std::ranges::count(windows, kind, &DiagnosedWindow::kind);
+  if (count == 0) return std::nullopt;
   constexpr int64_t reports::DiagnosedBar::*kSums[] = {
       &reports::DiagnosedBar::window_ns,       &reports::DiagnosedBar::compute_ns,
       &reports::DiagnosedBar::comm_ns,         &reports::DiagnosedBar::exposed_comm_ns,
       &reports::DiagnosedBar::exposed_copy_ns, &reports::DiagnosedBar::idle_ns,
       &reports::DiagnosedBar::host_late_ns,    &reports::DiagnosedBar::num_kernels};
+  // Quotients and remainders are summed apart: broken times of a trace, added up, may be more than
+  // a number holds.
+  reports::DiagnosedBar bar;
+  reports::DiagnosedBar rest;
   for (const DiagnosedWindow& window : windows) {
     if (window.kind != kind) continue;
     const reports::DiagnosedBar one = diagnosed_bar(trace, window);
-    if (++count == 1) {
-      bar = one;
-      continue;
+    if (count == 1) return one;
+    bar.rank = one.rank;
+    bar.device = one.device;
+    for (const auto sum : kSums) {
+      bar.*sum += one.*sum / count;
+      rest.*sum += one.*sum % count;
     }
-    for (const auto sum : kSums) *bar.*sum += one.*sum;
   }
-  if (count < 2) return bar;
-  for (const auto sum : kSums) *bar.*sum /= count;
-  bar->window = fmt::format("mean of {} steps", count);
+  for (const auto sum : kSums) bar.*sum += rest.*sum / count;
+  bar.window = fmt::format("mean of {} steps", count);
   return bar;
+}
+
+reports::ComparedWindow shown_window(profiler::WindowKind kind) {
+  switch (kind) {
+    case profiler::WindowKind::step_by_host:
+    case profiler::WindowKind::step_by_launch:
+      return reports::ComparedWindow::step;
+    case profiler::WindowKind::launched:
+      return reports::ComparedWindow::launched;
+    case profiler::WindowKind::whole:
+      break;
+  }
+  return reports::ComparedWindow::whole;
 }
 
 reports::ComparedRun compared_run(const NamedRun& run, profiler::WindowKind kind) {
@@ -99,6 +118,8 @@ reports::ComparisonPage comparison_page(const RunComparison& comparison, const N
   page.after = compared_run(after, comparison.window_kind);
   tell_apart(before.path, after.path, page);
   page.title = fmt::format("{} and {}", page.before.name, page.after.name);
+  page.window = shown_window(comparison.window_kind);
+  page.differences = comparison.notes;
   for (const ComparedFigure& figure : comparison.figures)
     page.figures.push_back(compared_row(figure));
   for (const ComparedFigure& figure : comparison.kernels)
@@ -108,7 +129,6 @@ reports::ComparisonPage comparison_page(const RunComparison& comparison, const N
   for (const ComparedSetting& setting : comparison.settings) {
     page.settings.push_back({setting.before, setting.after, setting.is_variable});
   }
-  page.notes = comparison.notes;
   for (const auto& [when, run] : {std::pair{"first", &before}, std::pair{"second", &after}}) {
     std::vector<std::string> notes = run->diagnosis.notes;
     if (run->diagnosis.traces) {

@@ -15,7 +15,7 @@
 
 namespace moetune::sweeps {
 
-/// The wall of a run as names, so that it does not matter who has found it.
+/// The wall of a run, found in traces of any framework, in a log, or by a sweep's analysis.
 struct FoundWall {
   base::WallLabel label = base::WallLabel::unknown;
   std::string sub_cause;  ///< launch, sync, transfer, ...; empty: not told apart

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <cmath>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -268,6 +269,26 @@ BOOST_AUTO_TEST_CASE(are_those_of_the_reference) {
     return;
   }
   BOOST_TEST(compare_all(shared) >= 13);
+}
+
+// Six kernels of 2.3e18 ns each, on as many streams: together they are longer than 64 bits hold.
+BOOST_AUTO_TEST_CASE(a_sum_of_broken_times_stays_the_longest) {
+  ImportedTrace trace;
+  const uint32_t broken = trace.names.intern("broken");
+  const uint32_t sound = trace.names.intern("sound");
+  std::vector<uint32_t> rows;
+  for (int i = 0; i < 7; ++i) {
+    rows.push_back(static_cast<uint32_t>(trace.ops.size()));
+    const bool is_sound = i == 6;
+    trace.ops.add(
+        {.end_ns = is_sound ? 5 : 2'300'000'000'000'000'000, .name = is_sound ? sound : broken});
+  }
+  const std::vector<KernelSum> sums = top_kernels(trace, rows, 2);
+  BOOST_REQUIRE(sums.size() == 2u);
+  BOOST_TEST(sums[0].name == broken);
+  BOOST_TEST(sums[0].count == 6);
+  BOOST_TEST(sums[0].sum_ns == std::numeric_limits<int64_t>::max());
+  BOOST_TEST(sums[1].sum_ns == 5);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

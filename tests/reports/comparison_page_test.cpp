@@ -21,6 +21,23 @@ bool shows(const std::string& html, const std::string& part) {
   return html.find(part) != std::string::npos;
 }
 
+/// From `start` to the next `end`; empty where it is not there.
+std::string part_of(const std::string& html, const std::string& start, const std::string& end) {
+  const size_t at = html.find(start);
+  return at == std::string::npos ? "" : html.substr(at, html.find(end, at) - at);
+}
+
+std::string ceilings_of(const std::string& html) {
+  return part_of(html, "<tr><td>ceiling of the wall</td>", "</tr>");
+}
+
+nlohmann::json bars_of(const std::string& html) {
+  const std::string mark = "id=\"data-budget\">";
+  const std::string element = part_of(html, mark, "</script>");
+  BOOST_REQUIRE(element.size() > mark.size());
+  return nlohmann::json::parse(element.substr(mark.size()))["trials"];
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_CASE(what_a_step_costs_comes_first) {
@@ -44,21 +61,162 @@ BOOST_AUTO_TEST_CASE(what_a_step_costs_comes_first) {
   }
 }
 
+// Where they differ in more than settings, the change is told with that beside it.
+BOOST_AUTO_TEST_CASE(what_makes_two_runs_hard_to_compare_stands_under_the_headline) {
+  ComparisonPage page = sample_comparison();
+  page.differences = {"world size differs: 8 and 16", "the second run ended as oom"};
+  const std::string html = render_comparison(page);
+  const std::string line = part_of(html, "<p class=\"headline\">", "<dl class=\"cards\">");
+  BOOST_TEST(shows(line,
+                   "<p class=\"notice\">Hard to compare: world size differs: 8 and 16; the second "
+                   "run ended as oom.</p>"),
+             line);
+  page.differences.clear();
+  BOOST_TEST(!shows(render_comparison(page), "Hard to compare"));
+}
+
+BOOST_AUTO_TEST_CASE(windows_that_are_no_steps_are_not_called_steps) {
+  ComparisonPage page = sample_comparison();
+  page.figures = {{"window_us", "us", {100, 100, 100}, {173, 173, 173}, 0.73, {}}};
+  const std::string steps = render_comparison(page);
+  for (const char* part :
+       {"A step takes <strong>73.0 % more</strong> time: 100 us before, 173 us after. Whether that "
+        "is more than noise is not known.",
+        "<dt>traced step</dt>", "before and after: mean over its steps.",
+        "<p class=\"lead\">Time in a step,", "<th>figure, of a step</th>"}) {
+    BOOST_TEST(shows(steps, part), part);
+  }
+  page.window = ComparedWindow::whole;
+  const std::string whole = render_comparison(page);
+  for (const char* part :
+       {"A whole trace takes <strong>73.0 % more</strong> time: 100 us before, 173 us after.",
+        "<dt>whole trace</dt>", "before and after: its whole trace.",
+        "<p class=\"lead\">Time in a whole trace,", "<th>figure</th>"}) {
+    BOOST_TEST(shows(whole, part), part);
+  }
+  page.window = ComparedWindow::launched;
+  const std::string launched = render_comparison(page);
+  for (const char* part :
+       {"What was launched in a trace takes <strong>73.0 % more</strong> time: 100 us before,",
+        "<dt>launched in a trace</dt>", "before and after: all that was launched in its trace.",
+        "<p class=\"lead\">Time in all that was launched in a trace,", "<th>figure</th>"}) {
+    BOOST_TEST(shows(launched, part), part);
+  }
+  for (const std::string& html : {whole, launched}) {
+    for (const char* part : {"A step", "traced step", "Time in a step", ">step</th>",
+                             "mean over its steps", "figure, of a step"}) {
+      BOOST_TEST(!shows(html.substr(0, html.rfind("<script>")), part), part);
+    }
+  }
+  // What logs say is of a step all the same.
+  page.figures.push_back({"step_time_s", "s", {0.5, 0.5, 0.5}, {0.25, 0.25, 0.25}, -0.5, {}});
+  BOOST_TEST(shows(render_comparison(page), "A step takes <strong>50.0 % less</strong> time"));
+}
+
+BOOST_AUTO_TEST_CASE(of_a_change_from_nothing_both_values_are_told) {
+  ComparisonPage page = sample_comparison();
+  page.figures = {{"window_us", "us", {0, 0, 0}, {5, 5, 5}, {}, {}}};
+  const std::string html = render_comparison(page);
+  BOOST_TEST(shows(html, "A step took 0 ns before and takes 5 us now. Whether that is more"));
+  BOOST_TEST(!shows(html, "as long as before"));
+}
+
+BOOST_AUTO_TEST_CASE(a_wall_is_named_once) {
+  ComparisonPage page = sample_comparison();
+  const auto line = [&](const char* when) {
+    return part_of(render_comparison(page), "<p><strong>" + std::string(when) + ":</strong>",
+                   "</p>");
+  };
+  const std::string badge = "</strong> <span class=\"badge wall wall-";
+  BOOST_TEST(shows(line("Before"),
+                   badge + "communication\">communication</span>: 31.2 % of the time (transfer)"));
+  BOOST_TEST(shows(line("After"), badge + "host\">host</span> (launch): without it the step"));
+  // No other word that begins like it is cut, and neither is another sentence.
+  page.after.summary = "hosts: both are late";
+  BOOST_TEST(shows(line("After"), "host</span> hosts: both are late"));
+  page.after.wall = "unknown";
+  page.after.summary = "There is no trace";
+  BOOST_TEST(shows(line("After"), "unknown</span> There is no trace"));
+  page.after.summary = "unknown: 4 device operations";
+  BOOST_TEST(shows(line("After"), "unknown</span>: 4 device operations"));
+}
+
+BOOST_AUTO_TEST_CASE(a_ceiling_is_told_of_a_wall_and_compared_with_one_of_the_same) {
+  ComparisonPage page = sample_comparison();
+  // Communication with 31.2 %, and the host with 12.1 %: their difference says nothing.
+  std::string row = ceilings_of(render_comparison(page));
+  BOOST_TEST(shows(row, "31.2 %"), row);
+  BOOST_TEST(shows(row, "12.1 %"), row);
+  BOOST_TEST(!shows(row, "points"), row);
+  page.after.wall = page.before.wall;
+  row = ceilings_of(render_comparison(page));
+  BOOST_TEST(shows(row, "−19.1 points"), row);
+  page.after.wall = "unknown";
+  row = ceilings_of(render_comparison(page));
+  BOOST_TEST(shows(row, "31.2 %"), row);
+  BOOST_TEST(!shows(row, "12.1 %"), row);
+  BOOST_TEST(!shows(row, "points"), row);
+  page.before.wall = "unknown";
+  const std::string html = render_comparison(page);
+  BOOST_TEST(ceilings_of(html) == "");
+  BOOST_TEST(shows(html, "exposed comm"));
+}
+
+BOOST_AUTO_TEST_CASE(a_share_that_stays_has_no_sign) {
+  ComparisonPage page = sample_comparison();
+  // The host's 8.1 % before become 8.08 %; the other shares are those of before, but one.
+  page.after.shares[1].ratio = 0.0808;
+  const std::string html = render_comparison(page);
+  BOOST_TEST(shows(html, "<td class=\"num\">0.0 points</td>"));
+  BOOST_TEST(!shows(html, "+0.0 points"));
+  BOOST_TEST(!shows(html, "−0.0 points"));
+}
+
 BOOST_AUTO_TEST_CASE(bars_of_a_rank_stand_below_each_other) {
-  const std::string html = render_comparison(sample_comparison());
-  const std::string mark = "id=\"data-budget\">";
-  const size_t start = html.find(mark) + mark.size();
-  const auto data =
-      nlohmann::json::parse(html.substr(start, html.find("</script>", start) - start));
-  BOOST_REQUIRE(data["trials"].size() == 8u);
-  BOOST_TEST(data["trials"][0]["label"] == "rank 0, before");
-  BOOST_TEST(data["trials"][1]["label"] == "rank 0, after");
-  BOOST_TEST(data["trials"][2]["label"] == "rank 1, before");
+  const nlohmann::json bars = bars_of(render_comparison(sample_comparison()));
+  BOOST_REQUIRE(bars.size() == 8u);
+  BOOST_TEST(bars[0]["label"] == "rank 0, before");
+  BOOST_TEST(bars[1]["label"] == "rank 0, after");
+  BOOST_TEST(bars[2]["label"] == "rank 1, before");
   for (size_t i = 0; i < 8; ++i) {
     int64_t sum = 0;
-    for (const auto& part : data["trials"][i]["parts"]) sum += part.get<int64_t>();
+    for (const auto& part : bars[i]["parts"]) sum += part.get<int64_t>();
     BOOST_TEST(sum == (i % 2 == 0 ? 812'000'000 : 612'000'000));
   }
+}
+
+BOOST_AUTO_TEST_CASE(of_many_ranks_the_first_are_shown_and_it_says_so) {
+  ComparisonPage page = sample_comparison();
+  const auto set_ranks = [&](int num_ranks) {
+    for (ComparedRun* run : {&page.before, &page.after}) {
+      run->bars.resize(1);
+      while (run->bars.size() < static_cast<size_t>(num_ranks)) {
+        run->bars.push_back(run->bars.front());
+        run->bars.back().rank = std::to_string(run->bars.size() - 1);
+      }
+    }
+  };
+  set_ranks(64);
+  std::string html = render_comparison(page);
+  BOOST_TEST(bars_of(html).size() == 128u);
+  BOOST_TEST(!shows(html, "ranks are shown"));
+  set_ranks(100);
+  html = render_comparison(page);
+  BOOST_TEST(shows(html, "mean over its steps. 64 of 100 ranks are shown."));
+  nlohmann::json bars = bars_of(html);
+  BOOST_REQUIRE(bars.size() == 128u);
+  BOOST_TEST(bars[126]["label"] == "rank 63, before");
+  BOOST_TEST(bars[127]["label"] == "rank 63, after");
+  // Neither do ranks that no file states make a page longer.
+  for (ComparedRun* run : {&page.before, &page.after}) {
+    for (DiagnosedBar& bar : run->bars) bar.rank = "?";
+  }
+  html = render_comparison(page);
+  BOOST_TEST(shows(html, "64 of 100 ranks are shown."));
+  bars = bars_of(html);
+  BOOST_REQUIRE(bars.size() == 128u);
+  BOOST_TEST(bars[126]["label"] == "rank ?, before");
+  BOOST_TEST(bars[127]["label"] == "rank ?, after");
 }
 
 BOOST_AUTO_TEST_CASE(the_diff_is_copied_with_its_signs) {

@@ -1,13 +1,17 @@
 // Writing the page: bad requests, writes that fail, and targets that are no place for it.
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "kernels/base/error.h"
 #include "profiler/store/store.h"
+#include "reports/page.h"
 #include "reports/report.h"
 #include "tests/profiler/temp_folder.h"
 #include "tests/reports/fixture_helper.h"
@@ -20,6 +24,11 @@ using tests::says;
 using tests::TempFolder;
 
 BOOST_AUTO_TEST_SUITE(report_files)
+
+std::string text_in(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
 
 BOOST_AUTO_TEST_CASE(bad_requests_are_named) {
   const TempFolder folder;
@@ -51,6 +60,47 @@ BOOST_AUTO_TEST_CASE(a_failed_write_leaves_the_old_page) {
       base::UsageError);
   BOOST_TEST(std::filesystem::file_size(folder.file("a/out.html")) > 100'000u);
   // Its temporary file is gone too.
+  for (const auto& entry : std::filesystem::directory_iterator(folder.file("a"))) {
+    BOOST_TEST(entry.path().filename() == "out.html");
+  }
+}
+
+// Whoever else may write into the folder knows the name of the page and the number of the process.
+BOOST_AUTO_TEST_CASE(a_link_in_the_way_of_a_page_is_not_followed) {
+  const TempFolder folder;
+  const std::string page = folder.file("out.html");
+  const std::string other = folder.file("other");
+  tests::write_text(other, "not mine");
+  for (const std::string& name : {page + ".tmp", page + "." + std::to_string(getpid()) + ".tmp"}) {
+    std::filesystem::create_symlink(other, name);
+  }
+  BOOST_TEST(put_page("<!doctype html>one", page) == 18);
+  BOOST_TEST(text_in(page) == "<!doctype html>one");
+  BOOST_TEST(!std::filesystem::is_symlink(page));
+  BOOST_TEST(text_in(other) == "not mine");
+}
+
+BOOST_AUTO_TEST_CASE(a_page_is_for_those_whom_the_umask_allows) {
+  const TempFolder folder;
+  const auto mode_under = [&](mode_t mask, const char* name) {
+    const mode_t old = umask(mask);
+    put_page("<!doctype html>", folder.file(name));
+    umask(old);
+    struct stat seen {};
+    BOOST_REQUIRE(stat(folder.file(name).c_str(), &seen) == 0);
+    return static_cast<unsigned>(seen.st_mode) & 0777U;
+  };
+  BOOST_TEST(mode_under(022, "a.html") == 0644U);
+  BOOST_TEST(mode_under(077, "b.html") == 0600U);
+}
+
+BOOST_AUTO_TEST_CASE(a_page_that_cannot_be_put_in_place_leaves_nothing) {
+  const TempFolder folder;
+  std::filesystem::create_directories(folder.file("a/out.html/full"));
+  BOOST_CHECK_EXCEPTION(put_page("<!doctype html>", folder.file("a/out.html")), base::Error,
+                        says("out.html", "cannot write the report"));
+  BOOST_CHECK_EXCEPTION(put_page("<!doctype html>", folder.file("none/out.html")), base::Error,
+                        says("none/out.html", "No such file"));
   for (const auto& entry : std::filesystem::directory_iterator(folder.file("a"))) {
     BOOST_TEST(entry.path().filename() == "out.html");
   }

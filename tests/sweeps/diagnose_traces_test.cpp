@@ -61,14 +61,27 @@ BOOST_AUTO_TEST_CASE(traces_without_steps_are_compared_as_a_whole) {
             std::to_string(kernel_us) + "}]}");
     return path;
   };
-  const tests::Answer answer =
-      run({"compare", trace("a.json", 100), trace("b.json", 150), "--format", "json"});
+  const std::string before = trace("a.json", 100);
+  const std::string after = trace("b.json", 150);
+  const tests::Answer answer = run({"compare", before, after, "--format", "json"});
   BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
   const json document = json::parse(answer.out);
   BOOST_TEST_REQUIRE(document["kernels"].size() == 1u);
   BOOST_TEST(document["kernels"][0]["change_ratio"] == 0.5);
   BOOST_TEST(document["kernels"][0]["is_beyond_noise"].is_null());
   BOOST_TEST(document["notes"].dump().find("marks no steps") != std::string::npos);
+  // Neither the text nor the page calls them steps.
+  const std::string page = folder.file("two.html");
+  const tests::Answer text = run({"compare", before, after, "--report", page});
+  BOOST_TEST_REQUIRE(text.code == 0, text.err);
+  BOOST_TEST(text.out.find("of a step") == std::string::npos, text.out);
+  BOOST_TEST(text.out.find("in a step") == std::string::npos, text.out);
+  const std::string html = tests::read_text(page);
+  for (const char* part :
+       {"A whole trace takes <strong>50.0 % more</strong> time: 100 us before, 150 us after.",
+        "Hard to compare: one of the traces marks no steps: each is compared as a whole"}) {
+    BOOST_TEST(html.find(part) != std::string::npos, part);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(text_is_for_people) {

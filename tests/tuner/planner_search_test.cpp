@@ -133,6 +133,23 @@ BOOST_AUTO_TEST_CASE(bounds_leave_out_nothing_that_is_faster) {
   }
 }
 
+// What is recomputed is not sent to the host's memory: a layout that sends all of it is no bound.
+BOOST_AUTO_TEST_CASE(offload_leaves_out_nothing_that_is_faster) {
+  const spec::ModelSpec model = moe_model();
+  spec::HardwareSpec hardware = machine(8);
+  hardware.host_link_bytes_per_s = 1e9;  // copies take longer than all else
+  PlanQuestion question = question_of(model, hardware);
+  question.base.offload = {spec::Offload::moe_act};
+  question.num_best = 1;
+  const PlanAnswer one = search_plans(question, {});
+  question.num_best = 1000;
+  const PlanAnswer many = search_plans(question, {});
+  BOOST_TEST_REQUIRE(one.best.size() == 1);
+  BOOST_TEST_REQUIRE(many.best.size() > 1);
+  BOOST_TEST(one.best.front().seconds == many.best.front().seconds);
+  BOOST_TEST(!many.best.front().knobs.recompute.empty());
+}
+
 BOOST_AUTO_TEST_CASE(the_space_has_what_trying_everything_finds) {
   const spec::ModelSpec model = moe_model();
   spec::HardwareSpec hardware = machine(8);

@@ -360,13 +360,15 @@ class Search {
     return (knobs.pp > 1 ? 1 - kWorthWriting : 1) * price(fastest_of(knobs, has_overlap)).seconds;
   }
 
-  /// Choices without host time and, if `has_overlap`, with all exchanges overlapped.
+  /// Choices without host time, without copies to the host's memory (of what is recomputed fewer
+  /// are made) and, if `has_overlap`, with all exchanges overlapped.
   static PlanKnobs fastest_of(PlanKnobs knobs, bool has_overlap) {
     knobs.overlap_moe_expert_parallel_comm = has_overlap;
     knobs.dispatcher = Dispatcher::hybridep;
     knobs.moe_flex_dispatcher_num_sms = 0;
     knobs.cuda_device_max_connections = spec::PlanKnobs{}.cuda_device_max_connections;
     knobs.cuda_graphs = {PlanGraph::full_iteration};
+    knobs.offload = {};
     return knobs;
   }
 

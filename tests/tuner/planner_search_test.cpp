@@ -282,6 +282,7 @@ BOOST_AUTO_TEST_CASE(each_rule_can_be_broken_and_says_so) {
          k.fsdp = spec::Fsdp::megatron;
          k.optimizer = spec::OptimizerKind::muon;
        }},
+      {"flex_dispatcher_needs_ep", [](K& k) { k.dispatcher = spec::Dispatcher::deepep; }},
       {"gather_overlap_needs_reduce", [](K& k) { k.overlap_grad_reduce = false; }},
       {"narrow_weights",
        [](K& k) {
@@ -414,6 +415,47 @@ BOOST_AUTO_TEST_CASE(a_machine_has_the_dispatchers_of_its_vendor) {
   BOOST_TEST_REQUIRE(!answer.best.empty());
   for (const PlannedConfig& config : answer.best) {
     BOOST_TEST((config.knobs.dispatcher != spec::Dispatcher::hybridep));
+  }
+}
+
+// Alone with its experts a rank has nobody to send rows to. torchtitan's DeepEP takes whole experts
+// only.
+BOOST_AUTO_TEST_CASE(flex_dispatchers_need_somebody_to_send_to) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  const auto is_legal = [&](bool is_of_megatron, spec::Dispatcher dispatcher, int32_t ep,
+                            int32_t etp) {
+    PlanRun run = run_of(model, hardware);
+    run.is_of_megatron = is_of_megatron;
+    run.knobs.dp = 16;
+    run.knobs.ep = ep;
+    run.knobs.etp = etp;
+    run.knobs.dispatcher = dispatcher;
+    const PlanRule* broken = broken_rule(run);
+    if (broken != nullptr) BOOST_TEST(broken->name == "flex_dispatcher_needs_ep");
+    return broken == nullptr;
+  };
+  using spec::Dispatcher;
+  for (const Dispatcher dispatcher : {Dispatcher::deepep, Dispatcher::hybridep}) {
+    BOOST_TEST(!is_legal(true, dispatcher, 1, 1));
+    BOOST_TEST(is_legal(true, dispatcher, 1, 2));
+    BOOST_TEST(is_legal(true, dispatcher, 2, 1));
+  }
+  BOOST_TEST(!is_legal(false, Dispatcher::deepep, 1, 1));
+  BOOST_TEST(!is_legal(false, Dispatcher::deepep, 1, 2));
+  BOOST_TEST(!is_legal(false, Dispatcher::deepep, 2, 2));
+  BOOST_TEST(is_legal(false, Dispatcher::deepep, 2, 1));
+  BOOST_TEST(is_legal(true, Dispatcher::alltoall, 1, 1));
+  BOOST_TEST(is_legal(false, Dispatcher::alltoall, 1, 2));
+
+  // What the run of today sends with keeps no layout from being looked at.
+  PlanQuestion question = question_of(model, hardware);
+  question.base.dispatcher = Dispatcher::deepep;
+  question.keeps = [](const spec::PlanKnobs& knobs) { return knobs.ep == 1 && knobs.etp == 1; };
+  const PlanAnswer answer = search_plans(question, {});
+  BOOST_TEST_REQUIRE(!answer.best.empty());
+  for (const PlannedConfig& config : answer.best) {
+    BOOST_TEST((config.knobs.dispatcher == Dispatcher::alltoall));
   }
 }
 

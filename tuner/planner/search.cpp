@@ -322,6 +322,7 @@ class Search {
     knobs.recompute = {};
     knobs.overlap_moe_expert_parallel_comm = false;
     knobs.cuda_graphs = {};
+    knobs.dispatcher = Dispatcher::alltoall;  // the only one that every layout may have
     // FSDP gathers its units for each micro-batch, so a step without it is faster.
     knobs.fsdp = Fsdp::none;
     if (may_exchange_heads_) knobs.cp_comm_type = spec::PlanCp::p2p;

@@ -416,6 +416,12 @@ BOOST_AUTO_TEST_CASE(a_machine_has_the_dispatchers_of_its_vendor) {
   for (const PlannedConfig& config : answer.best) {
     BOOST_TEST((config.knobs.dispatcher != spec::Dispatcher::hybridep));
   }
+  // DeepEP is tried instead, and faster than NCCL.
+  PlanQuestion question = question_of(model, hardware);
+  question.keeps = [](const spec::PlanKnobs& knobs) { return knobs.ep == 8; };
+  const PlanAnswer spread = search_plans(question, {});
+  BOOST_TEST_REQUIRE(!spread.best.empty());
+  BOOST_TEST((spread.best.front().knobs.dispatcher == spec::Dispatcher::deepep));
 }
 
 // Alone with its experts a rank has nobody to send rows to. torchtitan's DeepEP takes whole experts

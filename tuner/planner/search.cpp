@@ -169,6 +169,8 @@ class Search {
         is_moe ? std::vector<Dispatcher>{Dispatcher::hybridep, Dispatcher::alltoall}
                : std::vector<Dispatcher>{Dispatcher::alltoall};
     leave_sayable("dispatcher", &PlanKnobs::dispatcher, dispatchers);
+    // HybridEP's kernels are for NVIDIA's devices: DeepEP, which others have too, stands in for it.
+    if (is_of_amd(*q_.hardware)) std::erase(dispatchers, Dispatcher::hybridep);
     if (is_moe && !has(dispatchers, Dispatcher::hybridep) &&
         is_sayable("dispatcher", &PlanKnobs::dispatcher, Dispatcher::deepep)) {
       dispatchers.insert(dispatchers.begin(), Dispatcher::deepep);

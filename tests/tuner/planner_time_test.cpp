@@ -338,6 +338,18 @@ BOOST_AUTO_TEST_CASE(weights_in_fp8_alone_are_half_as_large) {
   run.knobs.fp8_param_gather = false;
   BOOST_TEST(weights().weights == wide.weights);
   BOOST_TEST(data() == of_wide);
+  // Nor beside PyTorch's FSDP, for which Megatron-LM turns it off.
+  const auto moves = [&](spec::Fsdp fsdp) {
+    run.knobs.fsdp = fsdp;
+    run.knobs.precision = spec::PrecisionRecipe::fp8_current;
+    run.knobs.fp8_param_gather = false;
+    const double bytes = weights().weights;
+    const double seconds = data();
+    run.knobs.fp8_param_gather = true;
+    return std::pair(weights().weights < bytes, data() < seconds);
+  };
+  BOOST_TEST((moves(spec::Fsdp::megatron) == std::pair(true, true)));
+  BOOST_TEST((moves(spec::Fsdp::torch) == std::pair(false, false)));
 }
 
 // What is said to have no price in time moves none.

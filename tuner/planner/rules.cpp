@@ -373,7 +373,7 @@ constexpr PlanRule kRules[] = {
      },
      [](Run) {
        return std::string(
-           "fp8_param_gather needs the distributed optimizer or FSDP, and excludes "
+           "fp8_param_gather needs the distributed optimizer or Megatron's FSDP, and excludes "
            "optimizer_offload_ratio with other scaling than delayed");
      }},
     {"fsdp_optimizer",

@@ -282,6 +282,10 @@ BOOST_AUTO_TEST_CASE(a_kernel_for_each_expert_leaves_multiprocessors_idle) {
   BOOST_TEST(slowness(Op::expert_fc2, Pass::wgrad, 512) == 132.0 / 32);
   // Two products forward, four backward, the activation both ways, for 15 experts more than one.
   BOOST_TEST(more_launches(layer_work(run, model.kind_of(0), 0)) == 8.0 * 15);
+  BOOST_TEST(num_multiprocessors(hardware) == 132);
+  spec::HardwareSpec of_amd = hardware;
+  of_amd.vendor = "AMD";
+  BOOST_TEST(num_multiprocessors(of_amd) == 304);
   const StepTime grouped = predict_step(run, {});
   run.knobs.moe_grouped_gemm = false;
   const StepTime apart = predict_step(run, {});

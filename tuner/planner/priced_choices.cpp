@@ -51,6 +51,7 @@ double bytes_to_host(const PlanRun& run, spec::LayerKind kind, int64_t window) {
 }  // namespace
 
 double num_multiprocessors(const spec::HardwareSpec& hardware) {
+  if (is_of_amd(hardware)) return 304;
   switch (generation_of(hardware)) {
     case Generation::ampere:
       return 108;

@@ -152,6 +152,8 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   run.model = owned.model.get();
   run.hardware = owned.hardware.get();
   run.knobs = config.knobs;
+  // Where nothing is said, Megatron slices experts like all else. A dense model has none.
+  if (run.model->num_experts == 0) run.knobs.etp = 1;
   const int64_t devices = owned.hardware->num_devices();
   if (!spec::set_dp_for(devices, run.knobs)) {
     throw base::UsageError(fmt::format("tp {} x cp {} x pp {} do not divide the {} devices",

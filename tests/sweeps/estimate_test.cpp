@@ -154,6 +154,27 @@ BOOST_DATA_TEST_CASE_F(Cli, a_run_that_cannot_be_is_refused, data::make(kRefused
   BOOST_TEST(answer.err.find(refused.helps) != std::string::npos, answer.err);
 }
 
+// Without a word of it experts are sliced like all else: a model without experts has none to slice.
+BOOST_FIXTURE_TEST_CASE(a_dense_model_is_sliced, Cli) {
+  const std::string command =
+      "torchrun pretrain_gpt.py --bf16 --micro-batch-size 1 --global-batch-size 128 "
+      "--seq-length 4096 --use-distributed-optimizer --tensor-model-parallel-size 4 "
+      "--sequence-parallel";
+  const std::vector<std::string> machine = {"--model", "llama3-8b", "--hardware", "h100-80g",
+                                            "--gpus",  "16",        "--format",   "json"};
+  const auto answer_of = [&](std::vector<std::string> words) {
+    words.insert(words.end(), machine.begin(), machine.end());
+    const Answer answer = run(words);
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    return json::parse(answer.out);
+  };
+  const json knobs = answer_of({"estimate", "--run", command})["rows"][0]["knobs"];
+  BOOST_TEST(knobs["tp"] == 4);
+  BOOST_TEST(knobs["etp"] == 1);
+  const json plan = answer_of({"plan", "--against", command});
+  for (const json& change : plan["against"]["changes"]) BOOST_TEST(change["knob"] != "etp");
+}
+
 // Other commands do without these: they run on the machine.
 BOOST_FIXTURE_TEST_CASE(a_machine_without_figures_is_refused, Cli) {
   const std::string file = folder.file("machine.json");

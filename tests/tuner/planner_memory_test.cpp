@@ -54,6 +54,28 @@ BOOST_AUTO_TEST_CASE(experts_have_replicas_of_their_own) {
   BOOST_TEST(alone - spread == experts * 3 / 4, boost::test_tools::tolerance(1e-12));
 }
 
+// Sharded, experts in FP8 are held by fewer replicas than dense matrices.
+BOOST_AUTO_TEST_CASE(narrow_experts_have_replicas_of_their_own) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 16;
+  run.knobs.ep = 8;
+  run.knobs.fsdp = spec::Fsdp::megatron;
+  run.knobs.precision = spec::PrecisionRecipe::fp8_current;
+  const MemoryParts both = predict_memory(run).worst().peak;
+  run.knobs.fp8_param_gather = true;
+  const MemoryParts narrow = predict_memory(run).worst().peak;
+  // Of 8 layers: 24 heads of 64 columns for queries, keys and values, 16 behind attention, in 16
+  // shards; two experts of three matrices, in two.
+  const double dense = 8.0 * 1024 * 64 * (24 + 16);
+  const double experts = 8.0 * 2 * 3 * 512 * 1024;
+  const double held = dense / 16 + experts / 2;
+  BOOST_TEST(both.narrow_weights == 2 * held, boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(both.weights - narrow.weights == 2 * held, boost::test_tools::tolerance(1e-12));
+  BOOST_TEST(narrow.narrow_weights == both.narrow_weights);
+}
+
 BOOST_AUTO_TEST_CASE(a_dense_layer_saves_what_korthikanti_counts) {
   // 34 s b h with dropout and GELU of four times the width (Korthikanti et al. 2022); attention is
   // fused, whose statistics are 4 bytes a head and row.

@@ -133,6 +133,23 @@ BOOST_AUTO_TEST_CASE(bounds_leave_out_nothing_that_is_faster) {
   }
 }
 
+// What is recomputed is not sent to the host's memory: a layout that sends all of it is no bound.
+BOOST_AUTO_TEST_CASE(offload_leaves_out_nothing_that_is_faster) {
+  const spec::ModelSpec model = moe_model();
+  spec::HardwareSpec hardware = machine(8);
+  hardware.host_link_bytes_per_s = 1e9;  // copies take longer than all else
+  PlanQuestion question = question_of(model, hardware);
+  question.base.offload = {spec::Offload::moe_act};
+  question.num_best = 1;
+  const PlanAnswer one = search_plans(question, {});
+  question.num_best = 1000;
+  const PlanAnswer many = search_plans(question, {});
+  BOOST_TEST_REQUIRE(one.best.size() == 1);
+  BOOST_TEST_REQUIRE(many.best.size() > 1);
+  BOOST_TEST(one.best.front().seconds == many.best.front().seconds);
+  BOOST_TEST(!many.best.front().knobs.recompute.empty());
+}
+
 BOOST_AUTO_TEST_CASE(the_space_has_what_trying_everything_finds) {
   const spec::ModelSpec model = moe_model();
   spec::HardwareSpec hardware = machine(8);
@@ -265,6 +282,7 @@ BOOST_AUTO_TEST_CASE(each_rule_can_be_broken_and_says_so) {
          k.fsdp = spec::Fsdp::megatron;
          k.optimizer = spec::OptimizerKind::muon;
        }},
+      {"flex_dispatcher_needs_ep", [](K& k) { k.dispatcher = spec::Dispatcher::deepep; }},
       {"gather_overlap_needs_reduce", [](K& k) { k.overlap_grad_reduce = false; }},
       {"narrow_weights",
        [](K& k) {
@@ -397,6 +415,53 @@ BOOST_AUTO_TEST_CASE(a_machine_has_the_dispatchers_of_its_vendor) {
   BOOST_TEST_REQUIRE(!answer.best.empty());
   for (const PlannedConfig& config : answer.best) {
     BOOST_TEST((config.knobs.dispatcher != spec::Dispatcher::hybridep));
+  }
+  // DeepEP is tried instead, and faster than NCCL.
+  PlanQuestion question = question_of(model, hardware);
+  question.keeps = [](const spec::PlanKnobs& knobs) { return knobs.ep == 8; };
+  const PlanAnswer spread = search_plans(question, {});
+  BOOST_TEST_REQUIRE(!spread.best.empty());
+  BOOST_TEST((spread.best.front().knobs.dispatcher == spec::Dispatcher::deepep));
+}
+
+// Alone with its experts a rank has nobody to send rows to. torchtitan's DeepEP takes whole experts
+// only.
+BOOST_AUTO_TEST_CASE(flex_dispatchers_need_somebody_to_send_to) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  const auto is_legal = [&](bool is_of_megatron, spec::Dispatcher dispatcher, int32_t ep,
+                            int32_t etp) {
+    PlanRun run = run_of(model, hardware);
+    run.is_of_megatron = is_of_megatron;
+    run.knobs.dp = 16;
+    run.knobs.ep = ep;
+    run.knobs.etp = etp;
+    run.knobs.dispatcher = dispatcher;
+    const PlanRule* broken = broken_rule(run);
+    if (broken != nullptr) BOOST_TEST(broken->name == "flex_dispatcher_needs_ep");
+    return broken == nullptr;
+  };
+  using spec::Dispatcher;
+  for (const Dispatcher dispatcher : {Dispatcher::deepep, Dispatcher::hybridep}) {
+    BOOST_TEST(!is_legal(true, dispatcher, 1, 1));
+    BOOST_TEST(is_legal(true, dispatcher, 1, 2));
+    BOOST_TEST(is_legal(true, dispatcher, 2, 1));
+  }
+  BOOST_TEST(!is_legal(false, Dispatcher::deepep, 1, 1));
+  BOOST_TEST(!is_legal(false, Dispatcher::deepep, 1, 2));
+  BOOST_TEST(!is_legal(false, Dispatcher::deepep, 2, 2));
+  BOOST_TEST(is_legal(false, Dispatcher::deepep, 2, 1));
+  BOOST_TEST(is_legal(true, Dispatcher::alltoall, 1, 1));
+  BOOST_TEST(is_legal(false, Dispatcher::alltoall, 1, 2));
+
+  // What the run of today sends with keeps no layout from being looked at.
+  PlanQuestion question = question_of(model, hardware);
+  question.base.dispatcher = Dispatcher::deepep;
+  question.keeps = [](const spec::PlanKnobs& knobs) { return knobs.ep == 1 && knobs.etp == 1; };
+  const PlanAnswer answer = search_plans(question, {});
+  BOOST_TEST_REQUIRE(!answer.best.empty());
+  for (const PlannedConfig& config : answer.best) {
+    BOOST_TEST((config.knobs.dispatcher == Dispatcher::alltoall));
   }
 }
 

@@ -1,6 +1,10 @@
 // Step times of plans: what grows, what shrinks, and a fit that finds rates again.
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tests/tuner/planner_samples.h"
 #include "tuner/planner/fit.h"
@@ -278,6 +282,10 @@ BOOST_AUTO_TEST_CASE(a_kernel_for_each_expert_leaves_multiprocessors_idle) {
   BOOST_TEST(slowness(Op::expert_fc2, Pass::wgrad, 512) == 132.0 / 32);
   // Two products forward, four backward, the activation both ways, for 15 experts more than one.
   BOOST_TEST(more_launches(layer_work(run, model.kind_of(0), 0)) == 8.0 * 15);
+  BOOST_TEST(num_multiprocessors(hardware) == 132);
+  spec::HardwareSpec of_amd = hardware;
+  of_amd.vendor = "AMD";
+  BOOST_TEST(num_multiprocessors(of_amd) == 304);
   const StepTime grouped = predict_step(run, {});
   run.knobs.moe_grouped_gemm = false;
   const StepTime apart = predict_step(run, {});
@@ -338,6 +346,18 @@ BOOST_AUTO_TEST_CASE(weights_in_fp8_alone_are_half_as_large) {
   run.knobs.fp8_param_gather = false;
   BOOST_TEST(weights().weights == wide.weights);
   BOOST_TEST(data() == of_wide);
+  // Nor beside PyTorch's FSDP, for which Megatron-LM turns it off.
+  const auto moves = [&](spec::Fsdp fsdp) {
+    run.knobs.fsdp = fsdp;
+    run.knobs.precision = spec::PrecisionRecipe::fp8_current;
+    run.knobs.fp8_param_gather = false;
+    const double bytes = weights().weights;
+    const double seconds = data();
+    run.knobs.fp8_param_gather = true;
+    return std::pair(weights().weights < bytes, data() < seconds);
+  };
+  BOOST_TEST((moves(spec::Fsdp::megatron) == std::pair(true, true)));
+  BOOST_TEST((moves(spec::Fsdp::torch) == std::pair(false, false)));
 }
 
 // What is said to have no price in time moves none.
@@ -360,7 +380,9 @@ BOOST_AUTO_TEST_CASE(choices_without_a_price_are_named) {
                                                           {"gradient_accumulation_fusion", "false"},
                                                           {"delay_wgrad_compute", "true"},
                                                           {"optimizer_instances", "2"},
-                                                          {"precision_aware_optimizer", "true"}};
+                                                          {"precision_aware_optimizer", "true"},
+                                                          {"sequence_parallel", "false"},
+                                                          {"cuda_graph_warmup_steps", "0"}};
   for (const auto& [name, value] : kChanges) {
     PlanRun changed = run;
     spec::set_plan_knob(changed.knobs, *spec::find_plan_knob(name), value);
@@ -372,6 +394,82 @@ BOOST_AUTO_TEST_CASE(choices_without_a_price_are_named) {
     count += has_price_in_time(row.name) ? 0 : 1;
   }
   BOOST_TEST(count == std::size(kChanges));
+  // Where there is something to slice, and to capture.
+  run.knobs.overlap_moe_expert_parallel_comm = false;
+  run.knobs.pp = 1;
+  run.knobs.tp = 2;
+  run.knobs.cuda_graphs = {spec::PlanGraph::attn};
+  const double sliced = predict_step(run, {}).seconds;
+  run.knobs.cuda_graph_warmup_steps = 0;
+  BOOST_TEST(predict_step(run, {}).seconds == sliced);
+  const spec::ModelSpec dense = dense_model();
+  run.model = &dense;
+  run.knobs.ep = 1;
+  const double of_dense = predict_step(run, {}).seconds;
+  run.knobs.sequence_parallel = false;
+  BOOST_TEST(predict_step(run, {}).seconds == of_dense);
+}
+
+// All other choices move the time of some configuration.
+BOOST_AUTO_TEST_CASE(choices_with_a_price_move_the_time) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  struct Priced {
+    std::string_view knob;
+    std::string_view value;
+    /// What has to be chosen beside it, both before and after.
+    std::vector<std::pair<std::string_view, std::string_view>> beside{};
+  };
+  const Priced kPriced[] = {
+      {"tp", "2"},
+      {"cp", "2"},
+      {"dp", "4"},
+      {"pp", "4"},
+      {"vpp", "2"},
+      {"ep", "8"},
+      {"etp", "2"},
+      {"micro_batch_size", "2"},
+      {"first_stage_layers", "3"},
+      {"last_stage_layers", "3"},
+      {"precision", "fp8-current-scaling"},
+      {"recompute", "full"},
+      {"cuda_graphs", "attn"},
+      {"offload", "attn_norm,qkv_linear,core_attn,mlp_norm,expert_fc1,moe_act"},
+      {"dispatcher", "hybridep"},
+      {"fsdp", "megatron"},
+      {"cp_comm_type", "all_gather", {{"cp", "2"}}},
+      {"params_dtype", "fp32"},
+      {"main_grads", "bf16"},
+      {"task", "lora"},
+      {"distributed_optimizer", "false"},
+      {"overlap_grad_reduce", "false", {{"overlap_param_gather", "false"}}},
+      {"overlap_param_gather", "false", {{"overlap_grad_reduce", "false"}}},
+      {"tp_comm_overlap", "true", {{"tp", "2"}}},
+      {"overlap_moe_expert_parallel_comm", "true"},
+      {"moe_grouped_gemm", "false"},
+      {"fused_grouped_mlp", "true"},
+      {"fp8_attention", "true"},
+      {"fp8_param_gather", "true", {{"precision", "fp8-current-scaling"}}},
+      {"fused_attention", "false"},
+      {"optimizer_offload_ratio", "0.5"},
+      {"capacity_factor", "1.25"},
+      {"moe_flex_dispatcher_num_sms", "8", {{"dispatcher", "hybridep"}}},
+      {"cuda_device_max_connections", "1", {{"overlap_moe_expert_parallel_comm", "true"}}}};
+  for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
+    if (!has_price_in_time(row.name)) continue;
+    const auto* change = std::ranges::find(kPriced, row.name, &Priced::knob);
+    BOOST_TEST_REQUIRE((change != std::end(kPriced)), row.name);
+    PlanRun run = run_of(model, hardware);
+    run.knobs.dp = 8;
+    run.knobs.pp = 2;
+    run.knobs.ep = 4;
+    for (const auto& [knob, value] : change->beside) {
+      spec::set_plan_knob(run.knobs, *spec::find_plan_knob(knob), value);
+    }
+    const double seconds = predict_step(run, {}).seconds;
+    spec::set_plan_knob(run.knobs, row, change->value);
+    BOOST_TEST(predict_step(run, {}).seconds != seconds, row.name);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_ring_of_context_ranks_computes_attention_once) {

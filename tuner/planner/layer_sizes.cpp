@@ -92,8 +92,8 @@ bool has_wide_elements(const spec::PlanKnobs& knobs) {
 }
 
 bool has_narrow_weights(const spec::PlanKnobs& knobs) {
-  return knobs.fp8_param_gather && is_product_narrow(knobs.precision) &&
-         knobs.precision != spec::PrecisionRecipe::nvfp4;
+  return knobs.fp8_param_gather && knobs.fsdp != spec::Fsdp::torch &&
+         is_product_narrow(knobs.precision) && knobs.precision != spec::PrecisionRecipe::nvfp4;
 }
 
 spec::Knobs sizes_as_knobs(const spec::PlanKnobs& k) {

@@ -64,7 +64,8 @@ Weights mtp_weights(const PlanRun& run, bool has_embedding_beside);
 
 /// Whether activations and parameters have 32 bits: without mixed precision.
 bool has_wide_elements(const spec::PlanKnobs& knobs);
-/// Whether the layers' matrices are kept in 8 bits alone, without copies of 16.
+/// Whether the layers' matrices are kept in 8 bits alone, without copies of 16. Beside PyTorch's
+/// FSDP Megatron-LM turns fp8_param_gather off, with Transformer Engine 2 and later.
 bool has_narrow_weights(const spec::PlanKnobs& knobs);
 
 /// Where a layer's window does not matter, as for its parameters.

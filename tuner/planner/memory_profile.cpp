@@ -84,6 +84,11 @@ MemoryParts static_parts(const PlanRun& run, const Weights& weights, double shap
   const bool is_sharded = k.fsdp != Fsdp::none;
   const double held_dense = is_sharded ? dense / copies : dense;
   const double held_experts = is_sharded ? weights.experts / expert_copies : weights.experts;
+  // Of the products' matrices, those of experts are shared out over the experts' own replicas.
+  const double dense_products = std::max(0.0, weights.products - weights.experts);
+  const double held_products =
+      is_sharded ? dense_products / copies + (weights.products - dense_products) / expert_copies
+                 : weights.products;
   const double owned = is_sharded
                            ? held_dense + held_experts
                            : dense / shards(copies) + weights.experts / shards(expert_copies);
@@ -95,10 +100,8 @@ MemoryParts static_parts(const PlanRun& run, const Weights& weights, double shap
   parts.gradients = trained * gradient * (held_dense + held_experts);
   parts.optimizer = trained * state_bytes(k) * owned;
   if (gradient < 4 && !k.precision_aware_optimizer) parts.optimizer += trained * 4 * owned;
-  parts.narrow_weights = narrow_bytes(run) * weights.products * (is_sharded ? 1 / copies : 1);
-  if (has_narrow_weights(k)) {
-    parts.weights -= element * weights.products * (is_sharded ? 1 / copies : 1);
-  }
+  parts.narrow_weights = narrow_bytes(run) * held_products;
+  if (has_narrow_weights(k)) parts.weights -= element * held_products;
   if (k.gradient_accumulation_fusion) parts.dummy_gradients = trained * element * shapes_elements;
   return parts;
 }

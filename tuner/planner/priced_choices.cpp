@@ -13,8 +13,9 @@ namespace moetune::tuner::planner {
 
 namespace {
 
-/// By the names of plan_knob_table().
-constexpr std::array<std::string_view, 11> kWithoutPrice = {"moe_permute_fusion",
+/// By the names of plan_knob_table(). Of sequence_parallel only the messages between stages are
+/// priced, not what it is for: norms of fewer tokens, and other collectives.
+constexpr std::array<std::string_view, 13> kWithoutPrice = {"moe_permute_fusion",
                                                             "cross_entropy",
                                                             "optimizer",
                                                             "exp_avg",
@@ -24,7 +25,9 @@ constexpr std::array<std::string_view, 11> kWithoutPrice = {"moe_permute_fusion"
                                                             "gradient_accumulation_fusion",
                                                             "delay_wgrad_compute",
                                                             "optimizer_instances",
-                                                            "precision_aware_optimizer"};
+                                                            "precision_aware_optimizer",
+                                                            "sequence_parallel",
+                                                            "cuda_graph_warmup_steps"};
 
 /// What a device without a stated link has: PCIe 4.0 x16.
 constexpr double kUsualHostLink = 32e9;
@@ -48,6 +51,7 @@ double bytes_to_host(const PlanRun& run, spec::LayerKind kind, int64_t window) {
 }  // namespace
 
 double num_multiprocessors(const spec::HardwareSpec& hardware) {
+  if (is_of_amd(hardware)) return 304;
   switch (generation_of(hardware)) {
     case Generation::ampere:
       return 108;

@@ -10,7 +10,8 @@
 
 namespace moetune::tuner::planner {
 
-/// Streaming multiprocessors of a device (data sheets of A100, H100, B200).
+/// Streaming multiprocessors of a device (data sheets of A100, H100, B200), or compute units (AMD
+/// Instinct MI300X data sheet).
 double num_multiprocessors(const spec::HardwareSpec& hardware);
 
 /// Of experts' products that are a kernel each: time over that of one kernel for all, at least 1.

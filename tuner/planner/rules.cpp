@@ -328,6 +328,21 @@ constexpr PlanRule kRules[] = {
        return fmt::format("{} has no HybridEP, whose kernels are for NVIDIA's devices",
                           run.hardware->name);
      }},
+    // Megatron-Core asserts that there is somebody to send rows to; torchtitan's DeepEP knows no
+    // slices of experts.
+    {"flex_dispatcher_needs_ep",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       const bool is_flex =
+           k.dispatcher == spec::Dispatcher::deepep || k.dispatcher == spec::Dispatcher::hybridep;
+       if (!has_experts(run) || !is_flex) return true;
+       return is_of_megatron(run) ? k.ep > 1 || k.etp > 1 : k.ep > 1 && k.etp == 1;
+     },
+     [](Run run) {
+       return fmt::format("{} needs {}: ep {} x etp {}", name_of(run.knobs.dispatcher),
+                          is_of_megatron(run) ? "ep x etp above 1" : "ep above 1 and etp 1",
+                          run.knobs.ep, run.knobs.etp);
+     }},
     {"delayed_scaling_or_recompute",
      [](Run run) {
        const PlanKnobs& k = run.knobs;
@@ -358,7 +373,7 @@ constexpr PlanRule kRules[] = {
      },
      [](Run) {
        return std::string(
-           "fp8_param_gather needs the distributed optimizer or FSDP, and excludes "
+           "fp8_param_gather needs the distributed optimizer or Megatron's FSDP, and excludes "
            "optimizer_offload_ratio with other scaling than delayed");
      }},
     {"fsdp_optimizer",

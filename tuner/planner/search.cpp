@@ -169,6 +169,8 @@ class Search {
         is_moe ? std::vector<Dispatcher>{Dispatcher::hybridep, Dispatcher::alltoall}
                : std::vector<Dispatcher>{Dispatcher::alltoall};
     leave_sayable("dispatcher", &PlanKnobs::dispatcher, dispatchers);
+    // HybridEP's kernels are for NVIDIA's devices: DeepEP, which others have too, stands in for it.
+    if (is_of_amd(*q_.hardware)) std::erase(dispatchers, Dispatcher::hybridep);
     if (is_moe && !has(dispatchers, Dispatcher::hybridep) &&
         is_sayable("dispatcher", &PlanKnobs::dispatcher, Dispatcher::deepep)) {
       dispatchers.insert(dispatchers.begin(), Dispatcher::deepep);
@@ -322,6 +324,7 @@ class Search {
     knobs.recompute = {};
     knobs.overlap_moe_expert_parallel_comm = false;
     knobs.cuda_graphs = {};
+    knobs.dispatcher = Dispatcher::alltoall;  // the only one that every layout may have
     // FSDP gathers its units for each micro-batch, so a step without it is faster.
     knobs.fsdp = Fsdp::none;
     if (may_exchange_heads_) knobs.cp_comm_type = spec::PlanCp::p2p;
@@ -360,13 +363,15 @@ class Search {
     return (knobs.pp > 1 ? 1 - kWorthWriting : 1) * price(fastest_of(knobs, has_overlap)).seconds;
   }
 
-  /// Choices without host time and, if `has_overlap`, with all exchanges overlapped.
+  /// Choices without host time, without copies to the host's memory (of what is recomputed fewer
+  /// are made) and, if `has_overlap`, with all exchanges overlapped.
   static PlanKnobs fastest_of(PlanKnobs knobs, bool has_overlap) {
     knobs.overlap_moe_expert_parallel_comm = has_overlap;
     knobs.dispatcher = Dispatcher::hybridep;
     knobs.moe_flex_dispatcher_num_sms = 0;
     knobs.cuda_device_max_connections = spec::PlanKnobs{}.cuda_device_max_connections;
     knobs.cuda_graphs = {PlanGraph::full_iteration};
+    knobs.offload = {};
     return knobs;
   }
 

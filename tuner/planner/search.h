@@ -82,9 +82,9 @@ struct PlanAnswer {
 /// Tries all layouts of the devices with all choices of recomputation, loss, sharding, dispatcher,
 /// overlap and graphs. Stages are chosen for each layout without recomputation (choose_stages), and
 /// again for the best configurations with their own choices. Predicts memory for every legal point.
-/// Without `wants_space`, skips timing for layouts whose lower bound (nothing recomputed, all
-/// overlapped, no host time) is slower than the worst of the best so far. Uses two threads; both
-/// may call `keeps` and `can_say`.
+/// Without `wants_space`, skips timing for layouts whose lower bound (nothing recomputed or
+/// offloaded, all overlapped, no host time) is slower than the worst of the best so far. Uses two
+/// threads; both may call `keeps` and `can_say`.
 PlanAnswer search_plans(const PlanQuestion& question, const Rates& rates);
 
 }  // namespace moetune::tuner::planner

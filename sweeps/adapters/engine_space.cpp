@@ -42,6 +42,8 @@ planner::PlanRun plan_run_of(const UserRun& run, const spec::PlanKnobs& knobs) {
   plan.model = run.model.get();
   plan.hardware = run.hardware.get();
   plan.knobs = knobs;
+  // As in owned_run: a dense model has no experts to slice.
+  if (plan.model != nullptr && plan.model->num_experts == 0) plan.knobs.etp = 1;
   plan.seq_length = run.sweep.base.training.seq_length;
   plan.global_batch_size = run.sweep.base.training.global_batch_size;
   plan.is_of_megatron = run.config.dialect != dialects::Dialect::torchtitan;

@@ -27,6 +27,10 @@ namespace moetune::profiler {
 /// No row of a table.
 constexpr uint32_t kNoRow = std::numeric_limits<uint32_t>::max();
 
+/// Importers refuse times and lengths beyond it, on either side of 0: sums and differences of two
+/// fit into 64 bits.
+constexpr int64_t kMostImportedNs = int64_t{1} << 61;
+
 /// Device work: a kernel, a copy, a fill, or the replay of a whole graph.
 struct ImportedOp {
   int64_t start_ns = 0;

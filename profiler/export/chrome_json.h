@@ -12,10 +12,10 @@
 
 namespace moetune::profiler {
 
-/// Writes one JSON object with all events of tell_timeline(). Times are microseconds with
-/// fractions, from the earliest start of all steps on; "otherData" says which moment of the run's
-/// clock that is. Records can be read back unchanged, except that bytes that are not UTF-8 are
-/// replaced.
+/// Writes one JSON object with all events of tell_timeline(). Times are decimals of
+/// microseconds, to the nanosecond, from the earliest start of all steps on; "otherData" says which
+/// moment of the run's clock that is. Records can be read back unchanged, except that bytes that
+/// are not UTF-8 are replaced.
 void write_chrome_json(std::ostream& out, const std::vector<StepTrace>& traces,
                        const TimelineOptions& options = {});
 

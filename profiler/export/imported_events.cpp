@@ -289,6 +289,19 @@ bool has_events(std::span<const ImportedTrace> traces) {
   });
 }
 
+bool can_be_read_back(std::span<const ImportedTrace> traces) {
+  const int64_t origin_ns = start_of_imported(traces);
+  const auto fits = [&](const auto& rows) {
+    return std::ranges::all_of(rows, [&](const auto& row) {
+      return row.start_ns - origin_ns <= kMostImportedNs &&
+             row.end_ns - row.start_ns <= kMostImportedNs;
+    });
+  };
+  return std::ranges::all_of(traces, [&](const ImportedTrace& trace) {
+    return fits(trace.ops) && fits(trace.calls) && fits(trace.ranges) && fits(trace.syncs);
+  });
+}
+
 std::vector<int32_t> shown_ranks(std::span<const ImportedTrace> traces) {
   constexpr int64_t kMost = int64_t{1} << 30;
   std::vector<int32_t> ranks;

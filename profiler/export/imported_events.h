@@ -18,6 +18,10 @@ int64_t start_of_imported(std::span<const ImportedTrace> traces);
 /// Whether there is anything to tell: device work, calls, or ranges.
 bool has_events(std::span<const ImportedTrace> traces);
 
+/// Whether importers take all times of what is written, which count from the earliest start. Those
+/// of broken files may be centuries apart.
+bool can_be_read_back(std::span<const ImportedTrace> traces);
+
 /// By trace: the number of its process. That is its rank, unless a file does not say its rank or
 /// two say the same: then they are counted.
 std::vector<int32_t> shown_ranks(std::span<const ImportedTrace> traces);

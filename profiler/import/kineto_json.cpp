@@ -200,9 +200,6 @@ class KinetoReader {
   }
 
  private:
-  /// Sums and differences of two times must fit into 64 bits, too.
-  static constexpr int64_t kLargestNs = int64_t{1} << 61;
-
   void read_document() {
     if (json_.peek() != '{') json_.fail("a trace begins with '{' or '['");
     json_.enter();
@@ -251,7 +248,7 @@ class KinetoReader {
                       "`moetune trace` made it from",
                       json_.path(), own.num_ranks));
     }
-    if (own.origin_ns > kLargestNs || own.origin_ns < -kLargestNs)
+    if (own.origin_ns > kMostImportedNs || own.origin_ns < -kMostImportedNs)
       json_.fail("origin_ns is no time");
     if (trace_.facts.num_events == 0) origin_ns_ = own.origin_ns;  // else some were read without it
   }
@@ -339,7 +336,7 @@ class KinetoReader {
   /// Nanoseconds of a time in microseconds.
   int64_t time_ns(std::string_view key, std::string_view value) {
     const std::optional<int64_t> ns = scaled_decimal(value, 3);
-    if (!ns || *ns > kLargestNs || *ns < -kLargestNs) {
+    if (!ns || *ns > kMostImportedNs || *ns < -kMostImportedNs) {
       fail(key, value, "microseconds that fit into 64 bits as nanoseconds");
     }
     return *ns;
@@ -352,7 +349,7 @@ class KinetoReader {
       return false;
     }
     start_ns = time_ns("ts", event_.ts) + origin_ns_;
-    if (start_ns > kLargestNs || start_ns < -kLargestNs) {
+    if (start_ns > kMostImportedNs || start_ns < -kMostImportedNs) {
       fail("ts", event_.ts, "microseconds that fit into 64 bits as nanoseconds");
     }
     int64_t duration_ns = time_ns("dur", event_.dur);

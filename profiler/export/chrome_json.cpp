@@ -146,6 +146,8 @@ void write_chrome_json(std::ostream& out, const std::vector<StepTrace>& traces,
 
 void write_imported_chrome_json(std::ostream& out, std::span<const ImportedTrace> traces,
                                 const std::string& trace_name) {
+  // The rest of a path says more than the file does: who made it, and where.
+  const std::string name = trace_name.substr(trace_name.rfind('/') + 1);
   const int64_t origin_ns = start_of_imported(traces);
   out << R"({"displayTimeUnit":"ns","otherData":)"
       << text_of({{"writer", kImportedTraceWriter},
@@ -153,7 +155,7 @@ void write_imported_chrome_json(std::ostream& out, std::span<const ImportedTrace
                   {"origin_ns", origin_ns}})
       << ',';
   if (traces.size() == 1) out << members_text(facts_of(traces[0].facts, origin_ns));
-  out << R"("traceName":)" << text_of(trace_name) << R"(,"traceEvents":[)";
+  out << R"("traceName":)" << text_of(name) << R"(,"traceEvents":[)";
   ChromeWriter writer(out, origin_ns);
   tell_imported(traces, writer);
   out << "\n]";

@@ -22,6 +22,7 @@ void write_chrome_json(std::ostream& out, const std::vector<StepTrace>& traces,
 /// The same with all that tell_imported tells, in the words of PyTorch's profiler. A file of one
 /// trace is imported again as it was: times, names, calls, streams, communication, rank and devices
 /// (threads get other numbers). One of several is for viewers alone, and says so.
+/// Of a path, `trace_name`, only the last part is written.
 void write_imported_chrome_json(std::ostream& out, std::span<const ImportedTrace> traces,
                                 const std::string& trace_name);
 

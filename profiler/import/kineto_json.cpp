@@ -227,8 +227,10 @@ class KinetoReader {
       RunFacts sink;
       sink.key = key;
       sink.facts = &facts;
-      parse(json_.value(), sink, key);
-      if (sink.is_ours) take_origin(sink);
+      const std::string_view value = json_.value();
+      if (key != "otherData") return parse(value, sink, key);
+      // Anybody may write anything there: what cannot be parsed is not ours.
+      if (fields_.parse(value, sink).empty() && sink.is_ours) take_origin(sink);
     } else if (key == "baseTimeNanoseconds") {
       facts.base_time_ns = whole_number(json_.value()).value_or(0);
     } else if (key == "schemaVersion") {

@@ -357,6 +357,29 @@ BOOST_AUTO_TEST_CASE(origins_are_those_of_our_own_files) {
   BOOST_TEST(read(with_other_data(foreign)).ranges[0].start_ns == 1000);
   BOOST_CHECK_EXCEPTION(read(with_other_data(own + "3000000000000000000")), base::UsageError,
                         says("viewer.json", "origin_ns is no time"));
+  // Anybody may write anything there. What is ours is JSON of UTF-8 that is not deep.
+  const std::string deep = R"("a": )" + std::string(100, '[') + std::string(100, ']');
+  for (const std::string& broken : {std::string("\"a\": \"\xff\""), deep}) {
+    BOOST_TEST(read(with_other_data(broken)).ranges[0].start_ns == 1000);
+    BOOST_TEST(read(with_other_data(own + "500, " + broken)).ranges[0].start_ns == 1000);
+  }
+  for (const char* key : {"distributedInfo", "deviceProperties"}) {
+    BOOST_CHECK_EXCEPTION(
+        read("{\"" + std::string(key) + "\": [{\"name\": \"\xff\"}], \"traceEvents\": []}"),
+        base::UsageError, says("viewer.json", key, "not UTF-8"));
+  }
+}
+
+// A file that is sent to somebody does not say in whose folder its original lay.
+BOOST_AUTO_TEST_CASE(only_the_last_part_of_a_path_is_written) {
+  ImportedTrace trace = one_step().read(kFacts);
+  trace.facts.file = "/home/somebody/secret/viewer.json";
+  for (const char* path : {"/home/somebody/secret/viewer.json", "viewer.json"}) {
+    std::ostringstream out;
+    write_imported_chrome_json(out, std::span(&trace, 1), path);
+    BOOST_TEST(json::parse(out.str())["traceName"] == "viewer.json");
+    BOOST_TEST(out.str().find("secret") == std::string::npos);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(nothing_is_nothing_to_show) {

@@ -127,6 +127,32 @@ BOOST_AUTO_TEST_CASE(what_was_read_is_written_as_before) {
   BOOST_TEST((before.str() == after.str()));
 }
 
+// Whoever calls a kernel, or a file, like us has not become us by that.
+BOOST_AUTO_TEST_CASE(our_files_are_known_by_their_writer) {
+  constexpr size_t kHeadBytes = 4096;
+  const std::string text = json_of({trace_of({full_record()})});
+  BOOST_TEST(is_step_traces(text));
+  BOOST_TEST(is_step_traces(text.substr(0, std::min(text.size(), kHeadBytes) / 2)));
+  BOOST_TEST(
+      is_step_traces("\xef\xbb\xbf\n { \"displayTimeUnit\" : \"ns\", \"a\": [1, {}], \"b\": 2,"
+                     " \"otherData\" : {\"origin_ns\": 5,\n \"writer\" : \"moetune 1\"} ,"));
+  for (const char* other : {
+           "",
+           "{",
+           "[{\"name\": \"moetune 1\"}]",
+           "{\"traceEvents\": [{\"name\": \"moetune 1\"}]}",
+           "{\"traceEvents\": [{\"otherData\": {\"writer\": \"moetune 1\"}}]}",
+           "{\"writer\": \"moetune 1\", \"traceEvents\": []}",
+           "{\"otherData\": {\"made by\": \"moetune 1\"}, \"traceEvents\": []}",
+           "{\"otherData\": {\"args\": {\"writer\": \"moetune 1\"}}, \"traceEvents\": []}",
+           "{\"otherData\": {\"writer\": \"moetune import 1\"}, \"traceEvents\": []}",
+           "{\"otherData\": \"moetune 1\", \"traceEvents\": []}",
+           "{\"otherData\": {\"writer\": \"moetune 1\"",
+       }) {
+    BOOST_TEST(!is_step_traces(other), other);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(other_files_are_refused) {
   const std::string text = json_of({trace_of({full_record()})});
   BOOST_TEST(read(text).size() == 1U);

@@ -182,9 +182,10 @@ struct ImportedTrace {
   RowTable<ImportedThread> threads;
   RowTable<LaunchShape> shapes;
   std::vector<CommCall> comms;
-  std::vector<KernelWork> works;  ///< sorted by op; only kernels whose operator's shapes are known
-  Chunks<ImportedOp> ops;         ///< after finish(): by start; equal starts in the file's order
-  Chunks<HostCall> calls;         ///< after finish(): sorted as `ops`
+  /// After finish(): sorted by op. Only kernels whose operator's shapes are known.
+  std::vector<KernelWork> works;
+  Chunks<ImportedOp> ops;  ///< after finish(): by start; equal starts in the file's order
+  Chunks<HostCall> calls;  ///< after finish(): sorted as `ops`
   Chunks<HostRange> ranges;
   std::vector<ImportedSync> syncs;
   std::vector<ImportedStep> steps;  ///< after finish(): by start

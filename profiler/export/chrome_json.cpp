@@ -149,11 +149,16 @@ void write_imported_chrome_json(std::ostream& out, std::span<const ImportedTrace
   // The rest of a path says more than the file does: who made it, and where.
   const std::string name = trace_name.substr(trace_name.rfind('/') + 1);
   const int64_t origin_ns = start_of_imported(traces);
-  out << R"({"displayTimeUnit":"ns","otherData":)"
-      << text_of({{"writer", kImportedTraceWriter},
-                  {"num_ranks", traces.size()},
-                  {"origin_ns", origin_ns}})
-      << ',';
+  json own = {
+      {"writer", kImportedTraceWriter}, {"num_ranks", traces.size()}, {"origin_ns", origin_ns}};
+  const auto add_peak = [&](const char* key, int64_t bytes) {
+    if (bytes > 0) own[key] = bytes;
+  };
+  if (traces.size() == 1) {
+    add_peak(kPeakAllocatedKey, traces[0].facts.peak_allocated_bytes);
+    add_peak(kPeakReservedKey, traces[0].facts.peak_reserved_bytes);
+  }
+  out << R"({"displayTimeUnit":"ns","otherData":)" << text_of(own) << ',';
   if (traces.size() == 1) out << members_text(facts_of(traces[0].facts, origin_ns));
   out << R"("traceName":)" << text_of(name) << R"(,"traceEvents":[)";
   ChromeWriter writer(out, origin_ns);

@@ -181,6 +181,7 @@ class ImportedTeller {
     if (work != nullptr) {
       args.push_back({"flops", work->flops});
       args.push_back({"least bytes", work->bytes});
+      if (work->is_eight_bit) args.push_back({"eight bit", true});
     }
     return args;
   }

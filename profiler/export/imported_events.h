@@ -29,8 +29,9 @@ std::vector<int32_t> shown_ranks(std::span<const ImportedTrace> traces);
 /// Tells a process per trace, with a row for each host thread, behind them one for each stream and,
 /// where the file has waits, those of streams and those of the host; an arrow from each call to
 /// what it launched; per trace the counters "FLOP/s" (where shapes are known), "communication B/s"
-/// and "copied B/s". A trace has to be finished. Not told are memory's peaks and what an
-/// ImportedTrace does not keep, as operators and stacks.
+/// and "copied B/s". A trace has to be finished. Not told are memory's peaks, which
+/// chrome_json.h writes beside the events, and what an ImportedTrace does not keep, as operators
+/// and stacks.
 void tell_imported(std::span<const ImportedTrace> traces, TimelineSink& sink);
 
 }  // namespace moetune::profiler

@@ -42,6 +42,9 @@ constexpr MemberRow kMembers[] = {
     {"Total Allocated", true, &KinetoEvent::total_allocated},
     {"Total Reserved", true, &KinetoEvent::total_reserved},
     {"External id", true, &KinetoEvent::external_id},
+    {"flops", true, &KinetoEvent::flops},
+    {"least bytes", true, &KinetoEvent::least_bytes},
+    {"eight bit", true, &KinetoEvent::eight_bit},
 };
 
 /// Of keys of one length there is one, or two: found without looking at the others.

@@ -151,6 +151,8 @@ struct RunFacts : JsonFieldSink {
   bool is_ours = false;
   int64_t num_ranks = 0;
   int64_t origin_ns = 0;
+  int64_t peak_allocated_bytes = 0;
+  int64_t peak_reserved_bytes = 0;
 
   void take(const JsonField& field) override {
     if (key == "distributedInfo" && field.depth == 1) {
@@ -161,6 +163,12 @@ struct RunFacts : JsonFieldSink {
       if (field.key == "writer") is_ours = field.text == kImportedTraceWriter;
       if (field.key == "num_ranks") num_ranks = whole_number(field.text).value_or(0);
       if (field.key == "origin_ns") origin_ns = whole_number(field.text).value_or(0);
+      if (field.key == kPeakAllocatedKey) {
+        peak_allocated_bytes = whole_number(field.text).value_or(0);
+      }
+      if (field.key == kPeakReservedKey) {
+        peak_reserved_bytes = whole_number(field.text).value_or(0);
+      }
     }
     constexpr size_t kMaxDevices = 1024;
     if (key == "deviceProperties" && field.depth == 2 && field.key == "name" && field.is_text &&
@@ -230,7 +238,7 @@ class KinetoReader {
       const std::string_view value = json_.value();
       if (key != "otherData") return parse(value, sink, key);
       // Anybody may write anything there: what cannot be parsed is not ours.
-      if (fields_.parse(value, sink).empty() && sink.is_ours) take_origin(sink);
+      if (fields_.parse(value, sink).empty() && sink.is_ours) take_own(sink);
     } else if (key == "baseTimeNanoseconds") {
       facts.base_time_ns = whole_number(json_.value()).value_or(0);
     } else if (key == "schemaVersion") {
@@ -242,8 +250,8 @@ class KinetoReader {
     }
   }
 
-  /// Times of the file count from there.
-  void take_origin(const RunFacts& own) {
+  /// Times of the file count from its origin; work and peaks are in no other file.
+  void take_own(const RunFacts& own) {
     if (own.num_ranks > 1) {
       throw base::UsageError(
           fmt::format("{}: shows the traces of {} ranks to viewers, expected the file that "
@@ -253,6 +261,10 @@ class KinetoReader {
     if (own.origin_ns > kMostImportedNs || own.origin_ns < -kMostImportedNs)
       json_.fail("origin_ns is no time");
     if (trace_.facts.num_events == 0) origin_ns_ = own.origin_ns;  // else some were read without it
+    is_ours_ = true;
+    TraceFacts& facts = trace_.facts;
+    facts.peak_allocated_bytes = std::max(facts.peak_allocated_bytes, own.peak_allocated_bytes);
+    facts.peak_reserved_bytes = std::max(facts.peak_reserved_bytes, own.peak_reserved_bytes);
   }
 
   void parse(std::string_view value, JsonFieldSink& sink, std::string_view what) {
@@ -417,6 +429,7 @@ class KinetoReader {
     if (kind == ActivityKind::kernel) {
       op.detail = read_shape();
       read_comm(op);
+      if (is_ours_) read_work();
       shapes_.see_kernel(op.correlation, id_of(event_.external_id));
     } else if (kind == ActivityKind::copy) {
       const std::string_view path = path_in_name(event_.name);
@@ -426,6 +439,15 @@ class KinetoReader {
       }
     }
     trace_.ops.add(op);
+  }
+
+  /// Of the operation that is read. Its operator, which says the shapes, is not in our files.
+  void read_work() {
+    const int64_t flops = number_or(event_.flops, -1);
+    const int64_t bytes = number_or(event_.least_bytes, -1);
+    if (flops < 0 || bytes < 0) return;
+    trace_.works.push_back(
+        {flops, bytes, static_cast<uint32_t>(trace_.ops.size()), event_.eight_bit == "true"});
   }
 
   uint32_t read_shape() {
@@ -522,6 +544,7 @@ class KinetoReader {
   int64_t num_of_[std::size(kCategories)] = {};
   int64_t num_others_ = 0;
   int64_t origin_ns_ = 0;
+  bool is_ours_ = false;
 };
 
 }  // namespace

@@ -96,6 +96,12 @@ class TraceText {
            << sync.record_correlation << " event " << sync.event;
       lines.push_back(line.str());
     }
+    for (const KernelWork& work : trace_.works) {
+      const ImportedOp& op = trace_.ops[work.op];
+      lines.push_back(times(op) + trace_.names[op.name] + " does " + std::to_string(work.flops) +
+                      " moves " + std::to_string(work.bytes) +
+                      (work.is_eight_bit ? " in 8 bits" : ""));
+    }
     return lines;
   }
 
@@ -131,6 +137,8 @@ void check_same(const ImportedTrace& a, const ImportedTrace& b) {
   BOOST_TEST((a.facts.device_names == b.facts.device_names));
   BOOST_TEST(a.facts.base_time_ns == b.facts.base_time_ns);
   BOOST_TEST(a.facts.has_stacks == b.facts.has_stacks);
+  BOOST_TEST(a.facts.peak_allocated_bytes == b.facts.peak_allocated_bytes);
+  BOOST_TEST(a.facts.peak_reserved_bytes == b.facts.peak_reserved_bytes);
 }
 
 /// A step on two threads and three streams: a kernel, a collective, a message, a copy each way, a
@@ -188,6 +196,68 @@ BOOST_AUTO_TEST_CASE(what_was_imported_comes_back) {
   BOOST_TEST(!back.facts.is_rank_guessed);
   // And once more: the file of a file.
   check_same(trace, written_and_read(back));
+}
+
+// What the wall of compute and that of memory need; a file of ours has neither operators nor events
+// of the allocator.
+BOOST_AUTO_TEST_CASE(work_and_peaks_of_memory_come_back) {
+  EventText events = one_step();
+  const auto add_operator = [&](const char* start, const std::string& type) {
+    events.add(R"({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "dur": 10,
+                   "ts": )" +
+               std::string(start) +
+               R"(, "args": {"Input Dims": [[2, 3], [3, 4]], "Input type": [")" + type + R"(", ")" +
+               type + R"("]}})");
+  };
+  // Each around its launch; the second one's kernel is the first that runs.
+  add_operator("100", "c10::BFloat16");
+  events.call(101, 2, 50).kernel(300, 5, 50, "wide", 9);
+  add_operator("200", "c10::Float8_e4m3fn");
+  events.call(201, 2, 51).kernel(250, 5, 51, "narrow", 11);
+  events.add(R"({"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 1, "args":
+                 {"Device Type": 1, "Total Allocated": 500, "Total Reserved": 900}})");
+  const ImportedTrace trace = events.read(kFacts);
+  BOOST_TEST_REQUIRE(trace.works.size() == 2U);
+  const ImportedTrace back = written_and_read(trace);
+  check_same(trace, back);
+  BOOST_TEST(back.facts.peak_allocated_bytes == 500);
+  BOOST_TEST(back.facts.peak_reserved_bytes == 900);
+  BOOST_TEST_REQUIRE(back.works.size() == 2U);
+  const KernelWork& narrow = back.works[0];
+  BOOST_TEST(back.names[back.ops[narrow.op].name] == "narrow");
+  BOOST_TEST(narrow.flops == 48);  // 2 * 2 * 3 * 4
+  BOOST_TEST(narrow.bytes == 34);  // 6 and 12 of one byte, 8 of two
+  BOOST_TEST(narrow.is_eight_bit);
+  const KernelWork& wide = back.works[1];
+  BOOST_TEST(back.names[back.ops[wide.op].name] == "wide");
+  BOOST_TEST(wide.bytes == 52);  // 26 of two bytes
+  BOOST_TEST(!wide.is_eight_bit);
+  check_same(trace, written_and_read(back));
+}
+
+// Of others' files only shapes say it. The rows of a file need not be in the order of time.
+BOOST_AUTO_TEST_CASE(work_is_read_from_our_own_files) {
+  const auto written_by = [](const std::string& writer) {
+    return R"({"otherData": {"writer": ")" + writer +
+           R"(", "num_ranks": 1, "origin_ns": 0, "peak_allocated_bytes": 7}, "traceEvents": [
+              {"ph": "X", "cat": "kernel", "name": "late", "pid": 0, "tid": 7, "ts": 9, "dur": 2,
+               "args": {"flops": 5, "least bytes": 6}},
+              {"ph": "X", "cat": "kernel", "name": "odd", "pid": 0, "tid": 7, "ts": 5, "dur": 2,
+               "args": {"flops": -5, "least bytes": 6}},
+              {"ph": "X", "cat": "kernel", "name": "early", "pid": 0, "tid": 7, "ts": 1, "dur": 2,
+               "args": {"flops": 3, "least bytes": 4, "eight bit": true}}]})";
+  };
+  const ImportedTrace own = read(written_by("moetune import 1"));
+  BOOST_TEST(own.facts.peak_allocated_bytes == 7);
+  BOOST_TEST_REQUIRE(own.works.size() == 2U);
+  BOOST_TEST(own.works[0].op == 0U);
+  BOOST_TEST(own.works[0].flops == 3);
+  BOOST_TEST(own.works[0].is_eight_bit);
+  BOOST_TEST(own.works[1].op == 2U);
+  BOOST_TEST(own.works[1].bytes == 6);
+  const ImportedTrace other = read(written_by("another 1"));
+  BOOST_TEST(other.works.empty());
+  BOOST_TEST(other.facts.peak_allocated_bytes == 0);
 }
 
 // As PyTorch wrote until 2.2: doubles of such times would lose the nanoseconds. A stray event of

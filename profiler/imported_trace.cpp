@@ -192,7 +192,9 @@ void ImportedTrace::finish() {
   for (ImportedOp& op : ops) {
     if (op.call != kNoRow) op.call = place[op.call];
   }
-  sort_by_start(ops);
+  const std::vector<uint32_t> op_place = sort_by_start(ops);
+  for (KernelWork& work : works) work.op = op_place[work.op];
+  std::ranges::sort(works, {}, &KernelWork::op);
   std::stable_sort(steps.begin(), steps.end(), [](const ImportedStep& a, const ImportedStep& b) {
     return a.start_ns < b.start_ns;
   });

@@ -27,6 +27,10 @@ namespace moetune::profiler {
 /// No row of a table.
 constexpr uint32_t kNoRow = std::numeric_limits<uint32_t>::max();
 
+/// Importers refuse times and lengths beyond it, on either side of 0: sums and differences of two
+/// fit into 64 bits.
+constexpr int64_t kMostImportedNs = int64_t{1} << 61;
+
 /// Device work: a kernel, a copy, a fill, or the replay of a whole graph.
 struct ImportedOp {
   int64_t start_ns = 0;
@@ -178,9 +182,10 @@ struct ImportedTrace {
   RowTable<ImportedThread> threads;
   RowTable<LaunchShape> shapes;
   std::vector<CommCall> comms;
-  std::vector<KernelWork> works;  ///< sorted by op; only kernels whose operator's shapes are known
-  Chunks<ImportedOp> ops;         ///< after finish(): by start; equal starts in the file's order
-  Chunks<HostCall> calls;         ///< after finish(): sorted as `ops`
+  /// After finish(): sorted by op. Only kernels whose operator's shapes are known.
+  std::vector<KernelWork> works;
+  Chunks<ImportedOp> ops;  ///< after finish(): by start; equal starts in the file's order
+  Chunks<HostCall> calls;  ///< after finish(): sorted as `ops`
   Chunks<HostRange> ranges;
   std::vector<ImportedSync> syncs;
   std::vector<ImportedStep> steps;  ///< after finish(): by start

@@ -41,5 +41,8 @@ inline constexpr const char* kDetailOfEnd = "end_ns";
 inline constexpr const char* kOwnTraceWriter = "moetune 1";
 /// The same of traces of other tools that we have written anew.
 inline constexpr const char* kImportedTraceWriter = "moetune import 1";
+/// Peaks of the device's memory beside that, in bytes: such files have no events of an allocator.
+inline constexpr const char* kPeakAllocatedKey = "peak_allocated_bytes";
+inline constexpr const char* kPeakReservedKey = "peak_reserved_bytes";
 
 }  // namespace moetune::profiler

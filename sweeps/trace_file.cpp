@@ -97,6 +97,9 @@ void write_trace_anew(const std::string& from, const std::string& path, TraceFor
   if (!profiler::has_events(traces)) {
     throw base::UsageError(from + ": holds no device work, no calls and no ranges");
   }
+  if (!profiler::can_be_read_back(traces)) {
+    throw base::UsageError(from + ": its times are more than 73 years apart, which no trace's are");
+  }
   write_to(path, [&](std::ostream& file) {
     if (format == TraceFormat::perfetto) {
       profiler::write_imported_perfetto(file, traces);

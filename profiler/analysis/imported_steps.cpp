@@ -50,6 +50,14 @@ std::string purpose_of(const ImportedTrace& trace, const ImportedOp& op) {
   return {};
 }
 
+/// Whether waits between streams would be in the trace, had there been any: it has waits of some
+/// kind, or the calls for events.
+bool shows_waits(const ImportedTrace& trace) {
+  return !trace.syncs.empty() || std::ranges::any_of(trace.calls, [](const HostCall& call) {
+    return call.kind == CallKind::event_record || call.kind == CallKind::stream_wait;
+  });
+}
+
 int64_t threads_of(const ImportedTrace& trace, const ImportedOp& op) {
   if (op.kind != ActivityKind::kernel || op.detail == kNoRow) return 0;
   const LaunchShape& shape = trace.shapes[op.detail];
@@ -112,7 +120,7 @@ ImportedSteps::ImportedSteps(std::span<const ImportedTrace> traces,
   find_matched_ops(matching);
   find_matched_messages(matching);
   for (Rank& rank : ranks_) {
-    if (rank.stream_waits.empty()) infer_message_waits(rank);
+    if (!shows_waits(traces_[rank.trace])) infer_message_waits(rank);
   }
 }
 

@@ -50,7 +50,8 @@ enum class RecordNames : uint8_t {
 ///    them: an event is recorded on the stream of its thread's previous launch, and the stream of
 ///    the thread's next launch waits for it; of several events for the one recorded last on another
 ///    stream. Such a wait is marked as inferred, and dropped if its producer ended too late. If
-///    nothing is known of a rank's waits, the kernel that is launched next after a matched receive,
+///    nothing is known of a rank's waits, as its trace has neither syncs nor the calls that record
+///    events and wait for them, the kernel that is launched next after a matched receive,
 ///    on another stream, waits for it, unless one such kernel of the rank began before its message
 ///    was there.
 ///  - One launching thread runs at a time. A sync during which another thread launches kernels is

@@ -2,7 +2,11 @@
 // rates. Format: "Trace Event Format", Google, section "JSON Object Format".
 #include "profiler/export/chrome_json.h"
 
+#include <fmt/format.h>
+
+#include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "profiler/export/imported_events.h"
 #include "profiler/record_details.h"
@@ -15,6 +19,13 @@ using nlohmann::json;
 /// Names come from traces that may not be ours: invalid UTF-8 is replaced, not thrown at.
 std::string text_of(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+/// A decimal: a double holds microseconds since 1970 only to a quarter of one.
+std::string microseconds(int64_t ns) {
+  const auto bits = static_cast<uint64_t>(ns);
+  const uint64_t length_ns = ns < 0 ? 0 - bits : bits;
+  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", length_ns / 1000, length_ns % 1000);
 }
 
 class ChromeWriter : public TimelineSink {
@@ -41,48 +52,44 @@ class ChromeWriter : public TimelineSink {
            {"cat", slice.category},
            {"pid", slice.rank},
            {"tid", slice.row},
-           {"ts", microseconds(slice.start_ns - origin_ns_)},
-           {"dur", microseconds(slice.end_ns - slice.start_ns)},
-           {"args", std::move(args)}});
+           {"args", std::move(args)}},
+          {{"ts", slice.start_ns - origin_ns_}, {"dur", slice.end_ns - slice.start_ns}});
   }
 
   /// Viewers bind the ends of an arrow to the slices that are there at these moments.
   void flow(const TimelineFlow& flow) override {
     ++num_flows_;
     const auto end = [&](const char* phase, const TimelineFlow::Place& place) {
-      return json{{"ph", phase},
-                  {"id", num_flows_},
-                  {"name", flow.name},
-                  {"cat", "flow"},
-                  {"pid", place.rank},
-                  {"tid", place.row},
-                  {"ts", microseconds(place.ns - origin_ns_)}};
+      return json{{"ph", phase},   {"id", num_flows_},  {"name", flow.name},
+                  {"cat", "flow"}, {"pid", place.rank}, {"tid", place.row}};
     };
-    event(end("s", flow.from));
+    event(end("s", flow.from), {{"ts", flow.from.ns - origin_ns_}});
     json last = end("f", flow.to);
     last["bp"] = "e";
-    event(last);
+    event(last, {{"ts", flow.to.ns - origin_ns_}});
   }
 
   void counter(int32_t rank, const char* name, int64_t ns, double value) override {
-    event({{"ph", "C"},
-           {"name", name},
-           {"pid", rank},
-           {"ts", microseconds(ns - origin_ns_)},
-           {"args", {{"value", value}}}});
+    event({{"ph", "C"}, {"name", name}, {"pid", rank}, {"args", {{"value", value}}}},
+          {{"ts", ns - origin_ns_}});
   }
 
  private:
-  void event(const json& value) {
-    out_ << (is_first_ ? "\n" : ",\n") << text_of(value);
+  /// `times_ns` are members, too.
+  void event(const json& members,
+             std::initializer_list<std::pair<const char*, int64_t>> times_ns = {}) {
+    std::string text = text_of(members);
+    text.pop_back();
+    for (const auto& [key, ns] : times_ns) {
+      text += fmt::format(",\"{}\":{}", key, microseconds(ns));
+    }
+    out_ << (is_first_ ? "\n" : ",\n") << text << '}';
     is_first_ = false;
   }
 
   void metadata(const char* kind, int32_t rank, int64_t row, const json& args) {
     event({{"ph", "M"}, {"name", kind}, {"pid", rank}, {"tid", row}, {"args", args}});
   }
-
-  static double microseconds(int64_t ns) { return static_cast<double>(ns) / 1e3; }
 
   std::ostream& out_;
   int64_t origin_ns_;
@@ -139,14 +146,21 @@ void write_chrome_json(std::ostream& out, const std::vector<StepTrace>& traces,
 
 void write_imported_chrome_json(std::ostream& out, std::span<const ImportedTrace> traces,
                                 const std::string& trace_name) {
+  // The rest of a path says more than the file does: who made it, and where.
+  const std::string name = trace_name.substr(trace_name.rfind('/') + 1);
   const int64_t origin_ns = start_of_imported(traces);
-  out << R"({"displayTimeUnit":"ns","otherData":)"
-      << text_of({{"writer", kImportedTraceWriter},
-                  {"num_ranks", traces.size()},
-                  {"origin_ns", origin_ns}})
-      << ',';
+  json own = {
+      {"writer", kImportedTraceWriter}, {"num_ranks", traces.size()}, {"origin_ns", origin_ns}};
+  const auto add_peak = [&](const char* key, int64_t bytes) {
+    if (bytes > 0) own[key] = bytes;
+  };
+  if (traces.size() == 1) {
+    add_peak(kPeakAllocatedKey, traces[0].facts.peak_allocated_bytes);
+    add_peak(kPeakReservedKey, traces[0].facts.peak_reserved_bytes);
+  }
+  out << R"({"displayTimeUnit":"ns","otherData":)" << text_of(own) << ',';
   if (traces.size() == 1) out << members_text(facts_of(traces[0].facts, origin_ns));
-  out << R"("traceName":)" << text_of(trace_name) << R"(,"traceEvents":[)";
+  out << R"("traceName":)" << text_of(name) << R"(,"traceEvents":[)";
   ChromeWriter writer(out, origin_ns);
   tell_imported(traces, writer);
   out << "\n]";

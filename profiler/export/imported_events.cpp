@@ -181,6 +181,7 @@ class ImportedTeller {
     if (work != nullptr) {
       args.push_back({"flops", work->flops});
       args.push_back({"least bytes", work->bytes});
+      if (work->is_eight_bit) args.push_back({"eight bit", true});
     }
     return args;
   }
@@ -286,6 +287,19 @@ int64_t start_of_imported(std::span<const ImportedTrace> traces) {
 bool has_events(std::span<const ImportedTrace> traces) {
   return std::ranges::any_of(traces, [](const ImportedTrace& trace) {
     return !trace.ops.empty() || !trace.calls.empty() || !trace.ranges.empty();
+  });
+}
+
+bool can_be_read_back(std::span<const ImportedTrace> traces) {
+  const int64_t origin_ns = start_of_imported(traces);
+  const auto fits = [&](const auto& rows) {
+    return std::ranges::all_of(rows, [&](const auto& row) {
+      return row.start_ns - origin_ns <= kMostImportedNs &&
+             row.end_ns - row.start_ns <= kMostImportedNs;
+    });
+  };
+  return std::ranges::all_of(traces, [&](const ImportedTrace& trace) {
+    return fits(trace.ops) && fits(trace.calls) && fits(trace.ranges) && fits(trace.syncs);
   });
 }
 

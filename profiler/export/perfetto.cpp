@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <set>
 #include <utility>
 
 #include "profiler/export/imported_events.h"
 #include "profiler/export/protobuf_writer.h"
+#include "profiler/export/track_finder.h"
 
 namespace moetune::profiler {
 namespace {
@@ -152,11 +154,6 @@ class PerfettoWriter : public TimelineSink {
     int64_t ns;
     ProtobufMessage message;
   };
-  /// What is open on a track, the innermost last.
-  struct Track {
-    uint64_t uuid = 0;
-    std::vector<int64_t> open_ends_ns;
-  };
 
   uint64_t new_track() { return ++num_tracks_; }
 
@@ -189,12 +186,6 @@ class PerfettoWriter : public TimelineSink {
     events_.push_back({ns, std::move(message.message(kTrackEvent, event))});
   }
 
-  void end_innermost(Track& track) {
-    add(track.open_ends_ns.back(),
-        ProtobufMessage().number(kType, kSliceEnd).number(kTrackUuid, track.uuid));
-    track.open_ends_ns.pop_back();
-  }
-
   /// By start, the longer first, so that what lies within another follows it.
   void write_row(int32_t rank, int64_t number_of_row, Row& row) {
     std::ranges::stable_sort(row.slices, [&](size_t a, size_t b) {
@@ -202,29 +193,25 @@ class PerfettoWriter : public TimelineSink {
       const TimelineSlice& right = slices_[b].slice;
       return std::pair(left.start_ns, -left.end_ns) < std::pair(right.start_ns, -right.end_ns);
     });
-    std::vector<Track> tracks;
+    TrackFinder finder;
+    std::vector<uint64_t> uuids;  // by track
+    const auto end_until = [&](int64_t ns) {
+      for (TrackFinder::End end; finder.end_until(ns, end);) {
+        add(end.ns,
+            ProtobufMessage().number(kType, kSliceEnd).number(kTrackUuid, uuids[end.track]));
+      }
+    };
     for (const size_t number : row.slices) {
       const TimelineSlice& slice = slices_[number].slice;
-      Track* room = nullptr;
-      for (Track& track : tracks) {
-        while (!track.open_ends_ns.empty() && track.open_ends_ns.back() <= slice.start_ns) {
-          end_innermost(track);
-        }
-        if (room == nullptr &&
-            (track.open_ends_ns.empty() || track.open_ends_ns.back() >= slice.end_ns)) {
-          room = &track;
-        }
+      end_until(slice.start_ns);
+      const size_t track = finder.begin(slice.end_ns);
+      if (track == uuids.size()) {
+        uuids.push_back(new_track());
+        descriptor(child_of(rank, uuids.back(), row.name, number_of_row));
       }
-      if (room == nullptr) {
-        room = &tracks.emplace_back(Track{new_track(), {}});
-        descriptor(child_of(rank, room->uuid, row.name, number_of_row));
-      }
-      begin(room->uuid, number);
-      room->open_ends_ns.push_back(slice.end_ns);
+      begin(uuids[track], number);
     }
-    for (Track& track : tracks) {
-      while (!track.open_ends_ns.empty()) end_innermost(track);
-    }
+    end_until(std::numeric_limits<int64_t>::max());
   }
 
   void begin(uint64_t track, size_t number) {

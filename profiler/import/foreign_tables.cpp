@@ -7,6 +7,7 @@
 
 #include "kernels/base/error.h"
 #include "profiler/import/shown_text.h"
+#include "profiler/imported_trace.h"
 
 namespace moetune::profiler {
 namespace {
@@ -60,9 +61,9 @@ std::optional<int64_t> TableRows::whole(int column) {
 }
 
 std::optional<int64_t> TableRows::time_ns(int column) {
-  constexpr int64_t kLargest = int64_t{1} << 61;
   const std::optional<int64_t> ns = whole(column);
-  if (ns && (*ns > kLargest || *ns < -kLargest)) refuse(column, "nanoseconds below 2^61");
+  if (ns && (*ns > kMostImportedNs || *ns < -kMostImportedNs))
+    refuse(column, "nanoseconds below 2^61");
   return ns;
 }
 

@@ -1,6 +1,6 @@
 #include "profiler/import/kineto_event.h"
 
-#include "profiler/import/json_scan.h"
+#include "profiler/import/json_members.h"
 
 namespace moetune::profiler {
 namespace {
@@ -42,6 +42,9 @@ constexpr MemberRow kMembers[] = {
     {"Total Allocated", true, &KinetoEvent::total_allocated},
     {"Total Reserved", true, &KinetoEvent::total_reserved},
     {"External id", true, &KinetoEvent::external_id},
+    {"flops", true, &KinetoEvent::flops},
+    {"least bytes", true, &KinetoEvent::least_bytes},
+    {"eight bit", true, &KinetoEvent::eight_bit},
 };
 
 /// Of keys of one length there is one, or two: found without looking at the others.
@@ -57,41 +60,17 @@ constexpr auto kFirstOfLength = [] {
   return rows;
 }();
 
-const char* pass_blanks(const char* at, const char* end) {
-  while (at < end && (*at == ' ' || *at == '\n' || *at == '\r' || *at == '\t' || *at == ',')) ++at;
-  return at;
-}
-
 }  // namespace
 
 KinetoHead head_of_event(std::string_view event) {
   KinetoHead head;
-  if (!event.starts_with('{')) return head;
-  const char* at = event.data() + 1;
-  const char* const end = event.data() + event.size();
-  while (head.phase.empty() || head.category.empty()) {
-    at = pass_blanks(at, end);
-    if (at == end || *at != '"') break;
-    JsonScan scan;
-    const char* const key_end = scan_json(at, end, scan);
-    if (key_end == nullptr) break;
-    const std::string_view key(at + 1, static_cast<size_t>(key_end - at - 2));
-    at = pass_blanks(key_end, end);
-    if (at == end || *at != ':') break;
-    at = pass_blanks(at + 1, end);
-    if (at == end) break;
-    if (*at != '"' && *at != '{' && *at != '[') {
-      while (at < end && *at != ',' && *at != '}') ++at;
-      continue;
-    }
-    const char* const value = at;
-    scan = JsonScan();
-    at = scan_json(at, end, scan);
-    if (at == nullptr) break;
-    if (*value != '"') continue;
-    const std::string_view text(value + 1, static_cast<size_t>(at - value - 2));
-    if (key == "ph") head.phase = text;
-    if (key == "cat") head.category = text;
+  JsonMembers members(event);
+  while ((head.phase.empty() || head.category.empty()) && members.next()) {
+    std::string_view text = members.value();
+    if (!text.starts_with('"')) continue;
+    text = text.substr(1, text.size() - 2);
+    if (members.key() == "ph") head.phase = text;
+    if (members.key() == "cat") head.category = text;
   }
   return head;
 }

@@ -151,6 +151,8 @@ struct RunFacts : JsonFieldSink {
   bool is_ours = false;
   int64_t num_ranks = 0;
   int64_t origin_ns = 0;
+  int64_t peak_allocated_bytes = 0;
+  int64_t peak_reserved_bytes = 0;
 
   void take(const JsonField& field) override {
     if (key == "distributedInfo" && field.depth == 1) {
@@ -161,6 +163,12 @@ struct RunFacts : JsonFieldSink {
       if (field.key == "writer") is_ours = field.text == kImportedTraceWriter;
       if (field.key == "num_ranks") num_ranks = whole_number(field.text).value_or(0);
       if (field.key == "origin_ns") origin_ns = whole_number(field.text).value_or(0);
+      if (field.key == kPeakAllocatedKey) {
+        peak_allocated_bytes = whole_number(field.text).value_or(0);
+      }
+      if (field.key == kPeakReservedKey) {
+        peak_reserved_bytes = whole_number(field.text).value_or(0);
+      }
     }
     constexpr size_t kMaxDevices = 1024;
     if (key == "deviceProperties" && field.depth == 2 && field.key == "name" && field.is_text &&
@@ -200,9 +208,6 @@ class KinetoReader {
   }
 
  private:
-  /// Sums and differences of two times must fit into 64 bits, too.
-  static constexpr int64_t kLargestNs = int64_t{1} << 61;
-
   void read_document() {
     if (json_.peek() != '{') json_.fail("a trace begins with '{' or '['");
     json_.enter();
@@ -230,8 +235,10 @@ class KinetoReader {
       RunFacts sink;
       sink.key = key;
       sink.facts = &facts;
-      parse(json_.value(), sink, key);
-      if (sink.is_ours) take_origin(sink);
+      const std::string_view value = json_.value();
+      if (key != "otherData") return parse(value, sink, key);
+      // Anybody may write anything there: what cannot be parsed is not ours.
+      if (fields_.parse(value, sink).empty() && sink.is_ours) take_own(sink);
     } else if (key == "baseTimeNanoseconds") {
       facts.base_time_ns = whole_number(json_.value()).value_or(0);
     } else if (key == "schemaVersion") {
@@ -243,17 +250,21 @@ class KinetoReader {
     }
   }
 
-  /// Times of the file count from there.
-  void take_origin(const RunFacts& own) {
+  /// Times of the file count from its origin; work and peaks are in no other file.
+  void take_own(const RunFacts& own) {
     if (own.num_ranks > 1) {
       throw base::UsageError(
           fmt::format("{}: shows the traces of {} ranks to viewers, expected the file that "
                       "`moetune trace` made it from",
                       json_.path(), own.num_ranks));
     }
-    if (own.origin_ns > kLargestNs || own.origin_ns < -kLargestNs)
+    if (own.origin_ns > kMostImportedNs || own.origin_ns < -kMostImportedNs)
       json_.fail("origin_ns is no time");
     if (trace_.facts.num_events == 0) origin_ns_ = own.origin_ns;  // else some were read without it
+    is_ours_ = true;
+    TraceFacts& facts = trace_.facts;
+    facts.peak_allocated_bytes = std::max(facts.peak_allocated_bytes, own.peak_allocated_bytes);
+    facts.peak_reserved_bytes = std::max(facts.peak_reserved_bytes, own.peak_reserved_bytes);
   }
 
   void parse(std::string_view value, JsonFieldSink& sink, std::string_view what) {
@@ -339,7 +350,7 @@ class KinetoReader {
   /// Nanoseconds of a time in microseconds.
   int64_t time_ns(std::string_view key, std::string_view value) {
     const std::optional<int64_t> ns = scaled_decimal(value, 3);
-    if (!ns || *ns > kLargestNs || *ns < -kLargestNs) {
+    if (!ns || *ns > kMostImportedNs || *ns < -kMostImportedNs) {
       fail(key, value, "microseconds that fit into 64 bits as nanoseconds");
     }
     return *ns;
@@ -352,7 +363,7 @@ class KinetoReader {
       return false;
     }
     start_ns = time_ns("ts", event_.ts) + origin_ns_;
-    if (start_ns > kLargestNs || start_ns < -kLargestNs) {
+    if (start_ns > kMostImportedNs || start_ns < -kMostImportedNs) {
       fail("ts", event_.ts, "microseconds that fit into 64 bits as nanoseconds");
     }
     int64_t duration_ns = time_ns("dur", event_.dur);
@@ -418,6 +429,7 @@ class KinetoReader {
     if (kind == ActivityKind::kernel) {
       op.detail = read_shape();
       read_comm(op);
+      if (is_ours_) read_work();
       shapes_.see_kernel(op.correlation, id_of(event_.external_id));
     } else if (kind == ActivityKind::copy) {
       const std::string_view path = path_in_name(event_.name);
@@ -427,6 +439,15 @@ class KinetoReader {
       }
     }
     trace_.ops.add(op);
+  }
+
+  /// Of the operation that is read. Its operator, which says the shapes, is not in our files.
+  void read_work() {
+    const int64_t flops = number_or(event_.flops, -1);
+    const int64_t bytes = number_or(event_.least_bytes, -1);
+    if (flops < 0 || bytes < 0) return;
+    trace_.works.push_back(
+        {flops, bytes, static_cast<uint32_t>(trace_.ops.size()), event_.eight_bit == "true"});
   }
 
   uint32_t read_shape() {
@@ -523,6 +544,7 @@ class KinetoReader {
   int64_t num_of_[std::size(kCategories)] = {};
   int64_t num_others_ = 0;
   int64_t origin_ns_ = 0;
+  bool is_ours_ = false;
 };
 
 }  // namespace

@@ -338,8 +338,7 @@ class RocprofReader {
   }
   int64_t time_ns(std::string_view key, std::string_view value) {
     const std::optional<int64_t> ns = whole_number(value);
-    constexpr int64_t kLargest = int64_t{1} << 61;
-    if (!ns || *ns > kLargest || *ns < -kLargest) refuse(key, value);
+    if (!ns || *ns > kMostImportedNs || *ns < -kMostImportedNs) refuse(key, value);
     return *ns;
   }
   /// False where it has no times.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "profiler/import/byte_source.h"
 #include "profiler/import/decimal.h"
 #include "profiler/import/json_fields.h"
+#include "profiler/import/json_members.h"
 #include "profiler/import/json_stream.h"
 #include "profiler/import/shown_text.h"
 #include "profiler/record_details.h"
@@ -194,8 +196,15 @@ class OwnTraceReader {
 }  // namespace
 
 bool is_step_traces(std::string_view head) {
-  // No other tool has this name as a text of its own.
-  return head.find(fmt::format("\"{}\"", kOwnTraceWriter)) != std::string_view::npos;
+  head.remove_prefix(std::min(head.find_first_not_of(" \n\r\t\xef\xbb\xbf"), head.size()));
+  // Anybody's kernels may have the writer's name: it counts where a writer is named.
+  for (JsonMembers members(head); members.next();) {
+    if (members.key() != "otherData") continue;
+    EventFields fields;
+    return JsonFields().parse(members.value(), fields).empty() &&
+           fields.member("writer") == kOwnTraceWriter;
+  }
+  return false;
 }
 
 std::vector<StepTrace> read_step_traces(const std::string& path) {

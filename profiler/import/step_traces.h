@@ -10,7 +10,8 @@
 
 namespace moetune::profiler {
 
-/// Whether a file that begins so, unpacked, is one of these.
+/// Whether a file that begins so, unpacked, is one of these: its "otherData", which stands there as
+/// a whole, names us as the writer.
 bool is_step_traces(std::string_view head);
 
 /// All steps of all ranks, in the order of the file. Throws base::UsageError, which names the file,

@@ -21,13 +21,15 @@ CommandOptions trace_options() {
       "Writes the trace that is stored of a trial, all traced steps of all ranks with their "
       "launches, arrows between what waits for each other, and rates, for chrome://tracing and "
       "ui.perfetto.dev. Nothing is run. With --from, a trace of another tool is written anew, with "
-      "its threads, streams and names and an arrow from each launch to what it launched; so is one "
-      "that was written so before (in Chrome's format).");
+      "its threads, streams and names and an arrow from each launch to what it launched; so is "
+      "what moetune wrote in Chrome's format of a trial, or of one rank of another tool's trace.");
   options.add()("db", po::value<std::string>()->value_name("PATH"), "the runs database");
   options.add()("id", po::value<std::vector<std::string>>()->value_name("ID"), kTrialIdHelp);
-  options.add()("from", po::value<std::string>()->value_name("FILE"),
-                "instead of a database: a trace of PyTorch's profiler, an SQLite export of Nsight "
-                "Systems, JSON of rocprofv3, or a trace in Chrome's format that moetune wrote");
+  options.add()(
+      "from", po::value<std::string>()->value_name("FILE"),
+      "instead of a database: a trace of PyTorch's profiler, an SQLite export of Nsight "
+      "Systems, JSON of rocprofv3, or what moetune wrote in Chrome's format: of a trial, or of "
+      "one rank");
   options.add()("out", po::value<std::string>()->value_name("FILE"), "where to write it");
   options.add()(
       "format", po::value<std::string>()->value_name("chrome|perfetto"),

@@ -96,6 +96,12 @@ class TraceText {
            << sync.record_correlation << " event " << sync.event;
       lines.push_back(line.str());
     }
+    for (const KernelWork& work : trace_.works) {
+      const ImportedOp& op = trace_.ops[work.op];
+      lines.push_back(times(op) + trace_.names[op.name] + " does " + std::to_string(work.flops) +
+                      " moves " + std::to_string(work.bytes) +
+                      (work.is_eight_bit ? " in 8 bits" : ""));
+    }
     return lines;
   }
 
@@ -131,6 +137,8 @@ void check_same(const ImportedTrace& a, const ImportedTrace& b) {
   BOOST_TEST((a.facts.device_names == b.facts.device_names));
   BOOST_TEST(a.facts.base_time_ns == b.facts.base_time_ns);
   BOOST_TEST(a.facts.has_stacks == b.facts.has_stacks);
+  BOOST_TEST(a.facts.peak_allocated_bytes == b.facts.peak_allocated_bytes);
+  BOOST_TEST(a.facts.peak_reserved_bytes == b.facts.peak_reserved_bytes);
 }
 
 /// A step on two threads and three streams: a kernel, a collective, a message, a copy each way, a
@@ -190,25 +198,112 @@ BOOST_AUTO_TEST_CASE(what_was_imported_comes_back) {
   check_same(trace, written_and_read(back));
 }
 
-// As PyTorch wrote until 2.2: doubles of such times would lose the nanoseconds.
+// What the wall of compute and that of memory need; a file of ours has neither operators nor events
+// of the allocator.
+BOOST_AUTO_TEST_CASE(work_and_peaks_of_memory_come_back) {
+  EventText events = one_step();
+  const auto add_operator = [&](const char* start, const std::string& type) {
+    events.add(R"({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "dur": 10,
+                   "ts": )" +
+               std::string(start) +
+               R"(, "args": {"Input Dims": [[2, 3], [3, 4]], "Input type": [")" + type + R"(", ")" +
+               type + R"("]}})");
+  };
+  // Each around its launch; the second one's kernel is the first that runs.
+  add_operator("100", "c10::BFloat16");
+  events.call(101, 2, 50).kernel(300, 5, 50, "wide", 9);
+  add_operator("200", "c10::Float8_e4m3fn");
+  events.call(201, 2, 51).kernel(250, 5, 51, "narrow", 11);
+  events.add(R"({"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": 1, "args":
+                 {"Device Type": 1, "Total Allocated": 500, "Total Reserved": 900}})");
+  const ImportedTrace trace = events.read(kFacts);
+  BOOST_TEST_REQUIRE(trace.works.size() == 2U);
+  const ImportedTrace back = written_and_read(trace);
+  check_same(trace, back);
+  BOOST_TEST(back.facts.peak_allocated_bytes == 500);
+  BOOST_TEST(back.facts.peak_reserved_bytes == 900);
+  BOOST_TEST_REQUIRE(back.works.size() == 2U);
+  const KernelWork& narrow = back.works[0];
+  BOOST_TEST(back.names[back.ops[narrow.op].name] == "narrow");
+  BOOST_TEST(narrow.flops == 48);  // 2 * 2 * 3 * 4
+  BOOST_TEST(narrow.bytes == 34);  // 6 and 12 of one byte, 8 of two
+  BOOST_TEST(narrow.is_eight_bit);
+  const KernelWork& wide = back.works[1];
+  BOOST_TEST(back.names[back.ops[wide.op].name] == "wide");
+  BOOST_TEST(wide.bytes == 52);  // 26 of two bytes
+  BOOST_TEST(!wide.is_eight_bit);
+  check_same(trace, written_and_read(back));
+}
+
+// Of others' files only shapes say it. The rows of a file need not be in the order of time.
+BOOST_AUTO_TEST_CASE(work_is_read_from_our_own_files) {
+  const auto written_by = [](const std::string& writer) {
+    return R"({"otherData": {"writer": ")" + writer +
+           R"(", "num_ranks": 1, "origin_ns": 0, "peak_allocated_bytes": 7}, "traceEvents": [
+              {"ph": "X", "cat": "kernel", "name": "late", "pid": 0, "tid": 7, "ts": 9, "dur": 2,
+               "args": {"flops": 5, "least bytes": 6}},
+              {"ph": "X", "cat": "kernel", "name": "odd", "pid": 0, "tid": 7, "ts": 5, "dur": 2,
+               "args": {"flops": -5, "least bytes": 6}},
+              {"ph": "X", "cat": "kernel", "name": "early", "pid": 0, "tid": 7, "ts": 1, "dur": 2,
+               "args": {"flops": 3, "least bytes": 4, "eight bit": true}}]})";
+  };
+  const ImportedTrace own = read(written_by("moetune import 1"));
+  BOOST_TEST(own.facts.peak_allocated_bytes == 7);
+  BOOST_TEST_REQUIRE(own.works.size() == 2U);
+  BOOST_TEST(own.works[0].op == 0U);
+  BOOST_TEST(own.works[0].flops == 3);
+  BOOST_TEST(own.works[0].is_eight_bit);
+  BOOST_TEST(own.works[1].op == 2U);
+  BOOST_TEST(own.works[1].bytes == 6);
+  const ImportedTrace other = read(written_by("another 1"));
+  BOOST_TEST(other.works.empty());
+  BOOST_TEST(other.facts.peak_allocated_bytes == 0);
+}
+
+// As PyTorch wrote until 2.2: doubles of such times would lose the nanoseconds. A stray event of
+// another clock must not be where the others count from in doubles.
 BOOST_AUTO_TEST_CASE(times_since_1970_come_back) {
   const std::string time = R"("ts": 1711964646123456.789, "dur": 12.345)";
-  const ImportedTrace trace = EventText()
-                                  .add(R"({"ph": "X", "cat": "kernel", "name": "k", "pid": 0,
-                                      "tid": 7, "args": {"device": 0, "stream": 7}, )" +
-                                       time + "}")
-                                  .add(R"({"ph": "X", "cat": "user_annotation", "name": "r",
-                                      "pid": 0, "tid": 7, )" +
-                                       time + "}")
-                                  .read();
-  BOOST_TEST_REQUIRE(trace.ops[0].start_ns == 1'711'964'646'123'456'789);
-  const std::string text = chrome_of(std::span(&trace, 1));
-  const json document = json::parse(text);
-  BOOST_TEST(document["otherData"]["origin_ns"] == 1'711'964'646'123'456'789);
-  const ImportedTrace back = read(text);
-  BOOST_TEST(back.ops[0].start_ns == trace.ops[0].start_ns);
-  BOOST_TEST(back.ops[0].end_ns == trace.ops[0].end_ns);
-  BOOST_TEST(back.ranges[0].start_ns == trace.ranges[0].start_ns);
+  EventText events;
+  events
+      .add(R"({"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7,
+              "args": {"device": 0, "stream": 7}, )" +
+           time + "}")
+      .add(R"({"ph": "X", "cat": "user_annotation", "name": "r", "pid": 0, "tid": 7, )" + time +
+           "}");
+  const auto check = [](const ImportedTrace& trace, int64_t origin_ns) {
+    BOOST_TEST_REQUIRE(trace.ops[0].start_ns == 1'711'964'646'123'456'789);
+    const std::string text = chrome_of(std::span(&trace, 1));
+    const json document = json::parse(text);
+    BOOST_TEST(document["otherData"]["origin_ns"] == origin_ns);
+    const ImportedTrace back = read(text);
+    BOOST_TEST(back.ops[0].start_ns == trace.ops[0].start_ns);
+    BOOST_TEST(back.ops[0].end_ns == trace.ops[0].end_ns);
+    BOOST_TEST(back.ranges[0].start_ns == trace.ranges[0].start_ns);
+  };
+  check(events.read(), 1'711'964'646'123'456'789);
+  events.call(0, 1, 9, "cudaGetDevice");
+  check(events.read(), 0);
+}
+
+// Whoever reads the file takes no times that are centuries apart.
+BOOST_AUTO_TEST_CASE(times_that_could_not_be_read_back_are_known) {
+  constexpr int64_t kMost = int64_t{1} << 61;
+  const auto can_be = [](std::vector<std::pair<int64_t, int64_t>> times) {
+    ImportedTrace trace;
+    const uint16_t thread = trace.thread_row({1, 1});
+    for (const auto& [start_ns, end_ns] : times) {
+      trace.ranges.add({start_ns, end_ns, trace.names.intern("r"), thread});
+    }
+    trace.finish();
+    const bool is_readable = can_be_read_back(std::span(&trace, 1));
+    if (is_readable) check_same(trace, written_and_read(trace));
+    return is_readable;
+  };
+  BOOST_TEST(can_be({}));
+  BOOST_TEST(can_be({{-kMost, 0}, {0, kMost}}));
+  BOOST_TEST(!can_be({{-kMost, 0}, {1, 2}}));
+  BOOST_TEST(!can_be({{-kMost, 1}}));
 }
 
 BOOST_AUTO_TEST_CASE(random_traces_come_back) {
@@ -332,6 +427,29 @@ BOOST_AUTO_TEST_CASE(origins_are_those_of_our_own_files) {
   BOOST_TEST(read(with_other_data(foreign)).ranges[0].start_ns == 1000);
   BOOST_CHECK_EXCEPTION(read(with_other_data(own + "3000000000000000000")), base::UsageError,
                         says("viewer.json", "origin_ns is no time"));
+  // Anybody may write anything there. What is ours is JSON of UTF-8 that is not deep.
+  const std::string deep = R"("a": )" + std::string(100, '[') + std::string(100, ']');
+  for (const std::string& broken : {std::string("\"a\": \"\xff\""), deep}) {
+    BOOST_TEST(read(with_other_data(broken)).ranges[0].start_ns == 1000);
+    BOOST_TEST(read(with_other_data(own + "500, " + broken)).ranges[0].start_ns == 1000);
+  }
+  for (const char* key : {"distributedInfo", "deviceProperties"}) {
+    BOOST_CHECK_EXCEPTION(
+        read("{\"" + std::string(key) + "\": [{\"name\": \"\xff\"}], \"traceEvents\": []}"),
+        base::UsageError, says("viewer.json", key, "not UTF-8"));
+  }
+}
+
+// A file that is sent to somebody does not say in whose folder its original lay.
+BOOST_AUTO_TEST_CASE(only_the_last_part_of_a_path_is_written) {
+  ImportedTrace trace = one_step().read(kFacts);
+  trace.facts.file = "/home/somebody/secret/viewer.json";
+  for (const char* path : {"/home/somebody/secret/viewer.json", "viewer.json"}) {
+    std::ostringstream out;
+    write_imported_chrome_json(out, std::span(&trace, 1), path);
+    BOOST_TEST(json::parse(out.str())["traceName"] == "viewer.json");
+    BOOST_TEST(out.str().find("secret") == std::string::npos);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(nothing_is_nothing_to_show) {

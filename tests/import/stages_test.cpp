@@ -304,6 +304,32 @@ BOOST_AUTO_TEST_CASE(work_launched_behind_a_receive_waits_for_it) {
   BOOST_TEST(waits_of(traces, 0) == 11);
 }
 
+// Where a trace would show waits between streams, that it shows none is known, too.
+BOOST_AUTO_TEST_CASE(without_waits_in_a_trace_that_shows_them_none_are_inferred) {
+  const auto num_waits = [](const std::vector<ImportedTrace>& traces) {
+    const CollectiveMatching matching = match_across_ranks(traces);
+    const StepTrace step = ImportedSteps(traces, matching).make(0).at(1);
+    return std::ranges::count_if(
+        step.records, [](const TraceRecord& record) { return record.producer_id != kNoRecord; });
+  };
+  const auto with_call = [](const char* name) {
+    std::vector<ImportedTrace> traces = two_stages(1, 0);
+    HostCall call = traces[1].calls[traces[1].calls.size() - 1];
+    call.name = traces[1].names.intern(name);
+    call.kind = call_kind_of(name);
+    call.correlation = 0;
+    traces[1].calls.add(call);
+    return traces;
+  };
+  BOOST_TEST(num_waits(with_call("cudaEventQuery")) == 12);
+  BOOST_TEST(num_waits(with_call("cudaEventRecord")) == 0);
+  BOOST_TEST(num_waits(with_call("cudaStreamWaitEvent")) == 0);
+  std::vector<ImportedTrace> traces = two_stages(1, 0);
+  BOOST_TEST(num_waits(traces) == 12);
+  traces[1].syncs.push_back({.start_ns = 1, .end_ns = 2, .kind = SyncKind::device});
+  BOOST_TEST(num_waits(traces) == 0);
+}
+
 BOOST_AUTO_TEST_CASE(stages_that_only_wait_for_each_other_are_pipeline) {
   const ImportedWall wall = classify_imported(two_stages(1, 0));
   BOOST_TEST(name_of(wall.label) == "pipeline", wall.summary);

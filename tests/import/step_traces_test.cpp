@@ -101,6 +101,9 @@ BOOST_AUTO_TEST_CASE(every_member_comes_back) {
   check_round_trip({trace_of({full_record(), backwards, host, TraceRecord(host)})});
   check_round_trip({});
   check_round_trip({{0, 1, 5, 9, {}}, {1, 1, 4, 9, {}}, {0, 2, 9, 12, {}}});
+  // Beyond what a double of microseconds holds.
+  check_round_trip(
+      {{0, 1, 0, 9, {}}, {1, 1, 1'711'964'646'123'456'789, 1'711'964'646'123'456'791, {}}});
 }
 
 BOOST_AUTO_TEST_CASE(random_traces_come_back) {
@@ -122,6 +125,32 @@ BOOST_AUTO_TEST_CASE(what_was_read_is_written_as_before) {
   write_perfetto(before, traces);
   write_perfetto(after, read(text));
   BOOST_TEST((before.str() == after.str()));
+}
+
+// Whoever calls a kernel, or a file, like us has not become us by that.
+BOOST_AUTO_TEST_CASE(our_files_are_known_by_their_writer) {
+  constexpr size_t kHeadBytes = 4096;
+  const std::string text = json_of({trace_of({full_record()})});
+  BOOST_TEST(is_step_traces(text));
+  BOOST_TEST(is_step_traces(text.substr(0, std::min(text.size(), kHeadBytes) / 2)));
+  BOOST_TEST(
+      is_step_traces("\xef\xbb\xbf\n { \"displayTimeUnit\" : \"ns\", \"a\": [1, {}], \"b\": 2,"
+                     " \"otherData\" : {\"origin_ns\": 5,\n \"writer\" : \"moetune 1\"} ,"));
+  for (const char* other : {
+           "",
+           "{",
+           "[{\"name\": \"moetune 1\"}]",
+           "{\"traceEvents\": [{\"name\": \"moetune 1\"}]}",
+           "{\"traceEvents\": [{\"otherData\": {\"writer\": \"moetune 1\"}}]}",
+           "{\"writer\": \"moetune 1\", \"traceEvents\": []}",
+           "{\"otherData\": {\"made by\": \"moetune 1\"}, \"traceEvents\": []}",
+           "{\"otherData\": {\"args\": {\"writer\": \"moetune 1\"}}, \"traceEvents\": []}",
+           "{\"otherData\": {\"writer\": \"moetune import 1\"}, \"traceEvents\": []}",
+           "{\"otherData\": \"moetune 1\", \"traceEvents\": []}",
+           "{\"otherData\": {\"writer\": \"moetune 1\"",
+       }) {
+    BOOST_TEST(!is_step_traces(other), other);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(other_files_are_refused) {
@@ -146,7 +175,7 @@ BOOST_AUTO_TEST_CASE(other_files_are_refused) {
   refused(changed("\"layer\":7", "\"layer\":\"x\""), "layer");
   refused(changed("\"layer\":7", "\"layer\":70000000000"), "layer", "32 bits");
   refused(changed("\"cat\":\"step\"", "\"cat\":\"stop\""), "step 2 of rank 3");
-  refused(changed("\"dur\":200000.0", "\"dur\":1e300"), "dur");
+  refused(changed("\"dur\":200000.000", "\"dur\":1e300"), "dur");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -2,6 +2,7 @@
 // Chrome JSON has, and slices on one track lie within each other.
 #include "profiler/export/perfetto.h"
 
+#include <algorithm>
 #include <bit>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
@@ -14,6 +15,7 @@
 #include <sstream>
 
 #include "profiler/export/chrome_json.h"
+#include "profiler/export/track_finder.h"
 #include "tests/profiler/synthetic_trace.h"
 
 namespace moetune::profiler {
@@ -314,6 +316,63 @@ BOOST_AUTO_TEST_CASE(a_file_holds_what_chrome_json_holds) {
     check_same_as_chrome({first, second});
   }
   check_same_as_chrome({});
+}
+
+// As who looks at all tracks for each slice.
+BOOST_AUTO_TEST_CASE(a_slice_goes_to_the_first_track_with_room) {
+  std::mt19937_64 random(9);
+  size_t most_tracks = 0;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::pair<int64_t, int64_t>> slices;  // start and the negative end
+    for (uint64_t i = random() % 60; i > 0; --i) {
+      const auto start_ns = static_cast<int64_t>(random() % 40);
+      slices.emplace_back(start_ns, -start_ns - static_cast<int64_t>(random() % 20));
+    }
+    std::ranges::sort(slices);
+    TrackFinder finder;
+    std::vector<std::vector<int64_t>> tracks;  // what is open on each, the innermost last
+    const auto end_until = [&](int64_t ns) {
+      for (TrackFinder::End end; finder.end_until(ns, end);) {
+        BOOST_TEST_REQUIRE(!tracks.at(end.track).empty());
+        BOOST_TEST(tracks[end.track].back() == end.ns);
+        BOOST_TEST(end.ns <= ns);
+        tracks[end.track].pop_back();
+      }
+    };
+    for (const auto& [start_ns, negative_end_ns] : slices) {
+      const int64_t end_ns = -negative_end_ns;
+      end_until(start_ns);
+      size_t first = 0;
+      while (first < tracks.size() && !tracks[first].empty() && tracks[first].back() < end_ns) {
+        ++first;
+      }
+      BOOST_TEST_REQUIRE(finder.begin(end_ns) == first);
+      tracks.resize(std::max(tracks.size(), first + 1));
+      for (const auto& open : tracks) BOOST_TEST((open.empty() || open.back() > start_ns));
+      tracks[first].push_back(end_ns);
+    }
+    end_until(100);
+    for (const auto& open : tracks) BOOST_TEST(open.empty());
+    most_tracks = std::max(most_tracks, tracks.size());
+  }
+  BOOST_TEST(most_tracks > 5U);
+}
+
+// Each overlaps all others. Who looked at all tracks for each slice would need minutes.
+BOOST_AUTO_TEST_CASE(many_slices_that_overlap_are_placed_soon) {
+  constexpr int64_t kCount = 200'000;
+  TrackFinder finder;
+  TrackFinder::End end;
+  int64_t num_wrong = 0;
+  for (int64_t i = 0; i < kCount; ++i) {
+    num_wrong += finder.end_until(i, end) ? 1 : 0;
+    num_wrong += finder.begin(kCount + i) == static_cast<size_t>(i) ? 0 : 1;
+  }
+  for (int64_t i = 0; i < kCount; ++i) {
+    num_wrong += finder.end_until(kCount + i, end) && end.ns == kCount + i ? 0 : 1;
+  }
+  BOOST_TEST(num_wrong == 0);
+  BOOST_TEST(!finder.end_until(3 * kCount, end));
 }
 
 BOOST_AUTO_TEST_CASE(a_file_of_another_tool_holds_what_chrome_json_holds) {

@@ -132,6 +132,10 @@ const Typed kTyped[] = {
     {{"trace", "--from", "wrong.json@", "--out", "out.json@"},
      "{\"otherData\": {\"writer\": \"moetune 1\"}, \"traceEvents\": []}",
      "origin_ns"},
+    {{"trace", "--from", "wrong.json@", "--out", "out.json@"},
+     "[{\"ph\": \"X\", \"cat\": \"kernel\", \"ts\": -2.3e15, \"dur\": 5}, "
+     "{\"ph\": \"X\", \"cat\": \"kernel\", \"ts\": 2.3e15, \"dur\": 5}]",
+     "more than 73 years apart"},
     {{"watch"}, "", "the database (--db PATH) is missing"},
     {{"watch", "no.base@"}, "", "there is no such database"},
     // What has no end.

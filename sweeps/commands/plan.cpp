@@ -359,7 +359,7 @@ int run_plan_command(const CommandOptions& options) {
   if (options.wants_json()) {
     nlohmann::json document = to_json(result);
     if (options.has("export")) document["exported"] = written;
-    std::cout << document.dump(2) << '\n';
+    std::cout << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   } else {
     std::cout << to_text(result);
     if (!written.empty()) std::cout << '\n' << written;

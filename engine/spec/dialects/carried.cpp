@@ -9,6 +9,7 @@
 #include "engine/spec/dialects/concepts.h"
 #include "engine/spec/dialects/node.h"
 #include "engine/spec/dialects/shell.h"
+#include "engine/spec/dialects/text_cursor.h"
 #include "engine/spec/dialects/texts.h"
 #include "engine/spec/dialects/values.h"
 #include "kernels/base/error.h"
@@ -99,8 +100,8 @@ UnpricedSettings unpriced_settings(const RunConfig& run) {
 
 std::string text_of_keys(const std::vector<std::string>& keys) {
   const size_t named = std::min(keys.size(), kMostNamed);
-  const std::vector<std::string> first(keys.begin(),
-                                       keys.begin() + static_cast<std::ptrdiff_t>(named));
+  std::vector<std::string> first;
+  for (size_t i = 0; i < named; ++i) first.push_back(shown(keys[i]));
   std::string text = fmt::format("{}", fmt::join(first, ", "));
   if (keys.size() > named) text += fmt::format(" and {} more", keys.size() - named);
   return text;

@@ -6,6 +6,7 @@
 
 #include "engine/spec/dialects/model_sizes.h"
 #include "engine/spec/dialects/texts.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::spec::dialects {
 namespace {
@@ -119,6 +120,8 @@ RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions
     in.run.global_batch_size = int64_t{k.micro_batch_size} * k.dp;  // Megatron-LM's default
     in.run.is_batch_derived = true;
   }
+  // People read them on a terminal.
+  for (std::string& note : in.run.notes) note = base::without_controls(note);
   return std::move(in.run);
 }
 

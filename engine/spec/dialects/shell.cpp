@@ -198,6 +198,26 @@ std::vector<ShellCommand> read_shell(std::string_view text, const std::string& s
   return ShellReader(text, source, budget, 0).read({}, {});
 }
 
+namespace {
+
+/// Whether each dollar of a word, of which it has some, begins NAME or {NAME}: in double quotes a
+/// shell then runs nothing of it.
+bool has_only_names(std::string_view word) {
+  if (word.find('$') == std::string_view::npos) return false;
+  if (word.find_first_of("\"\\`'!") != std::string_view::npos) return false;
+  for (size_t at = word.find('$'); at != std::string_view::npos; at = word.find('$', at)) {
+    ++at;
+    const bool has_brace = word.substr(at).starts_with('{');
+    if (has_brace) ++at;
+    if (at == word.size() || !is_name_start(word[at])) return false;
+    while (at < word.size() && is_name_part(word[at])) ++at;
+    if (has_brace && !word.substr(at).starts_with('}')) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::string shell_quoted(const std::string& word) {
   constexpr std::string_view kPlain = "_-./:=,+@%";
   const auto is_plain = [&](char c) {
@@ -206,9 +226,7 @@ std::string shell_quoted(const std::string& word) {
   };
   if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
   // Variables that were not set when it was read are set where it is run.
-  const bool has_variable =
-      word.find('$') != std::string::npos && word.find_first_of("\"\\`'") == std::string::npos;
-  if (has_variable) return "\"" + word + "\"";
+  if (has_only_names(word)) return "\"" + word + "\"";
   std::string text = "'";
   for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
   return text + "'";

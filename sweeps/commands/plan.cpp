@@ -175,18 +175,43 @@ void turn_on_free_switches(spec::PlanKnobs& knobs) {
   throw base::UsageError(text);
 }
 
-/// HybridEP does not find out by itself which ranks NVLink joins.
-void tell_hybridep(const spec::HardwareSpec& hardware, spec::dialects::RunConfig& config) {
+/// HybridEP does not find out by itself which ranks NVLink joins: of `domain_devices`. What another
+/// layout was told holds no longer.
+void tell_hybridep(int64_t domain_devices, bool is_used, spec::dialects::RunConfig& config) {
   constexpr int64_t kUsualNode = 8;
-  const bool is_rack = hardware.devices_per_node > kUsualNode;
-  const int64_t ranks =
-      std::min(int64_t{config.knobs.ep} * config.knobs.etp, hardware.devices_per_node);
-  const auto tell = [&](const char* name, std::string value) {
-    config.environment.try_emplace(name, std::move(value));
+  constexpr int64_t kUsedOfRack = 64;  // of 72, as files of such machines say
+  constexpr int64_t kRack = 72;
+  const auto tell = [&](const char* name, int64_t value) {
+    if (is_used) {
+      config.environment[name] = std::to_string(value);
+    } else {
+      config.environment.erase(name);
+    }
   };
-  tell("NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN", std::to_string(ranks));
-  tell("NVLINK_DOMAIN_SIZE", is_rack ? "72" : "8");
-  tell("USE_MNNVL", is_rack ? "1" : "0");
+  tell("NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN",
+       std::min(int64_t{config.knobs.ep} * config.knobs.etp, domain_devices));
+  tell("NVLINK_DOMAIN_SIZE", domain_devices == kUsedOfRack ? kRack : domain_devices);
+  tell("USE_MNNVL", domain_devices > kUsualNode ? 1 : 0);
+}
+
+/// Adds what the run of today says beside the plan's choices. What its old layout alone bears is
+/// left out, and named in a comment, which is the result.
+std::string take_along(const spec::dialects::RunConfig& theirs, spec::dialects::RunConfig& config) {
+  namespace dialects = spec::dialects;
+  const bool has_moved = !dialects::have_same_layout(theirs, config);
+  std::vector<std::string> left_out;
+  for (const dialects::UnknownSetting& setting : theirs.unknown) {
+    // What the plan decides was not understood there: it is left out.
+    if (dialects::find_row(setting.key, theirs.dialect) != nullptr) continue;
+    if (has_moved && dialects::follows_layout(setting, theirs.dialect)) {
+      left_out.push_back(setting.key);
+    } else {
+      config.unknown.push_back(setting);
+    }
+  }
+  return left_out.empty() ? std::string()
+                          : fmt::format("# left out, as they follow the old layout: {}\n",
+                                        dialects::text_of_keys(left_out));
 }
 
 /// The first plan as somebody's command or configuration. What `theirs`, the run of today, says
@@ -203,11 +228,6 @@ std::string exported(const CommandOptions& options, const nlohmann::json& model,
     config.model_name = theirs->model_name;
     config.environment = theirs->environment;
     config.environment.erase(std::string(dialects::kConnections));
-    // What the plan decides was not understood there: it is left out.
-    std::ranges::copy_if(theirs->unknown, std::back_inserter(config.unknown),
-                         [&](const dialects::UnknownSetting& setting) {
-                           return dialects::find_row(setting.key, theirs->dialect) == nullptr;
-                         });
   }
   config.model = model;
   config.knobs = result.answer.best.front().knobs;
@@ -216,10 +236,11 @@ std::string exported(const CommandOptions& options, const nlohmann::json& model,
   config.global_batch_size = result.question.global_batch_size;
   config.seq_length = result.question.seq_length;
   config.world_size = result.question.hardware->num_devices();
-  if (config.knobs.dispatcher == spec::Dispatcher::hybridep && config.knobs.ep > 1) {
-    tell_hybridep(*result.question.hardware, config);
-  }
-  return dialects::export_run(config, dialect);
+  const bool has_hybridep = config.knobs.dispatcher == spec::Dispatcher::hybridep &&
+                            config.knobs.ep > 1 && dialects::can_say(config, "dispatcher", dialect);
+  tell_hybridep(domain_devices_of(options.text("hardware")), has_hybridep, config);
+  const std::string contradicted = theirs ? take_along(*theirs, config) : std::string();
+  return dialects::export_run(config, dialect) + contradicted;
 }
 
 /// A plan whose step the engine cannot play is a plan all the same.

@@ -46,7 +46,7 @@ std::vector<std::string> words_of_value(const UnknownSetting& setting, Dialect d
 
 std::optional<Setting> translated(const UnknownSetting& setting, Dialect from, Dialect to) {
   const Row* row = find_carried(setting.key, from);
-  if (row == nullptr || key_of(*row, to).empty()) return std::nullopt;
+  if (row == nullptr || key_of(*row, to).empty() || says_nothing(setting)) return std::nullopt;
   std::vector<std::string> words;
   try {
     words = words_of_value(setting, from);
@@ -96,6 +96,22 @@ UnpricedSettings unpriced_settings(const RunConfig& run) {
     (is_choice ? settings.known : settings.unknown).push_back(shown_key(setting.key));
   }
   return settings;
+}
+
+bool follows_layout(const UnknownSetting& setting, Dialect dialect) {
+  const Row* row = find_carried(setting.key, dialect);
+  return row != nullptr && row->follows_layout && !says_nothing(setting);
+}
+
+bool have_same_layout(const RunConfig& a, const RunConfig& b) {
+  const auto has_same = [&](auto... members) {
+    return ((a.knobs.*members == b.knobs.*members) && ...);
+  };
+  using K = PlanKnobs;
+  return a.pipeline_layout == b.pipeline_layout &&
+         has_same(&K::tp, &K::cp, &K::pp, &K::dp, &K::vpp, &K::ep, &K::etp, &K::fsdp,
+                  &K::optimizer_instances, &K::first_stage_layers, &K::last_stage_layers,
+                  &K::micro_batch_size, &K::recompute, &K::offload);
 }
 
 std::string text_of_keys(const std::vector<std::string>& keys) {

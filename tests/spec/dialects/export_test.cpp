@@ -93,5 +93,44 @@ BOOST_AUTO_TEST_CASE(a_command_of_somebody_else_runs_nothing) {
   BOOST_TEST(contains(text, "'--foo;date' 1"), text);
 }
 
+// Choices that imply a setting do not take the place of what is said in other words.
+BOOST_AUTO_TEST_CASE(what_is_said_in_other_words_is_not_implied) {
+  RunConfig run;
+  run.model = {{"model_type", "llama"}, {"num_hidden_layers", 32}};
+  run.knobs.dispatcher = Dispatcher::deepep;
+  BOOST_TEST(contains(export_run(run, Dialect::primus), "moe_router_dtype: fp32\n"));
+  run.unknown = {{"--moe-router-dtype", "fp64"}};
+  const std::string text = export_run(run, Dialect::primus);
+  BOOST_TEST(contains(text, "moe_router_dtype: fp64\n"), text);
+  BOOST_TEST(!contains(text, "moe_router_dtype: fp32"), text);
+  // What is not set is not said.
+  run.dialect = Dialect::primus;
+  run.unknown = {{"moe_pad_expert_input_to_capacity", "null"}};
+  run.knobs.capacity_factor = 1.5F;
+  run.knobs.dispatcher = Dispatcher::alltoall;
+  run.knobs.cuda_graphs = {PlanGraph::moe};
+  BOOST_TEST(contains(export_run(run, Dialect::megatron_lm), "--moe-pad-expert-input-to-capacity"));
+}
+
+BOOST_AUTO_TEST_CASE(settings_may_follow_the_layout) {
+  using enum Dialect;
+  BOOST_TEST(follows_layout({"--hierarchical-context-parallel-sizes", "2 2"}, megatron_lm));
+  BOOST_TEST(follows_layout({"model.microbatch_group_size_per_vp_stage", "4"}, megatron_bridge));
+  BOOST_TEST(follows_layout({"decoder_pipeline_manual_split_list", "[1, 2]"}, primus));
+  BOOST_TEST(follows_layout({"recompute_layer_ids", "[1, 2]"}, primus));
+  BOOST_TEST(!follows_layout({"recompute_layer_ids", "null"}, primus));
+  BOOST_TEST(!follows_layout({"--manual-gc", ""}, megatron_lm));
+  BOOST_TEST(!follows_layout({"--lr", "1"}, megatron_lm));
+  RunConfig run;
+  RunConfig other = run;
+  other.knobs.precision = PrecisionRecipe::mxfp8;
+  BOOST_TEST(have_same_layout(run, other));
+  other.pipeline_layout = "Et|tL";
+  BOOST_TEST(!have_same_layout(run, other));
+  other = run;
+  other.knobs.cp = 2;
+  BOOST_TEST(!have_same_layout(run, other));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::spec::dialects

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 #include <filesystem>
 #include <iostream>
@@ -152,6 +153,47 @@ void search_in_words_of(Dialect dialect, const nlohmann::json& model,
     said.knobs = knobs;
     return spec::dialects::can_say(said, knob, dialect);
   };
+}
+
+/// Sizes that the search lays out: what can be said of one depends on the others.
+bool is_laid_out(std::string_view knob) {
+  constexpr std::array<std::string_view, 9> kNames = {
+      "tp", "cp", "dp", "pp", "vpp", "ep", "etp", "micro_batch_size", "optimizer_instances"};
+  return std::ranges::find(kNames, knob) != kNames.end();
+}
+
+/// Holds what is not searched to what the dialect has words for: knobs that it cannot be told get
+/// its default, and are named in the result as "name=value, name=value". Throws base::UsageError
+/// for fixed ones.
+std::string keep_to_words_of(Dialect dialect, const std::vector<Fixed>& fixed,
+                             planner::PlanQuestion& question) {
+  namespace dialects = spec::dialects;
+  // Asked of two replicas, so that there is something to share out.
+  const auto can_say = [&](spec::PlanKnobs knobs, std::string_view knob) {
+    knobs.tp = knobs.cp = knobs.pp = knobs.vpp = knobs.ep = knobs.etp = 1;
+    knobs.dp = 2;
+    return question.can_say(knobs, knob);
+  };
+  const auto is_fixed = [&](const spec::PlanKnobRow& row) {
+    return std::ranges::any_of(fixed, [&](const Fixed& one) { return one.row->name == row.name; });
+  };
+  std::string left;
+  for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
+    if (is_laid_out(row.name) || can_say(question.base, row.name)) continue;
+    const std::string value = get_plan_knob(question.base, row);
+    if (is_fixed(row)) {
+      throw base::UsageError(fmt::format("--fix {}={}: {} has no words for it", row.name, value,
+                                         spec::name_of(dialect)));
+    }
+    const std::string_view fallback = dialects::fallback_of(dialects::row_of(row.name), dialect);
+    spec::PlanKnobs changed = question.base;
+    set_plan_knob(changed, row,
+                  fallback.empty() ? get_plan_knob(spec::PlanKnobs{}, row) : std::string(fallback));
+    if (!can_say(changed, row.name)) continue;
+    question.base = changed;
+    left += fmt::format("{}{}={}", left.empty() ? "" : ", ", row.name, value);
+  }
+  return left;
 }
 
 /// Turns on what costs a run of Megatron-Core nothing, which a command may have left out.
@@ -309,6 +351,7 @@ int run_plan_command(const CommandOptions& options) {
   // In whose words the plan is.
   std::optional<Dialect> dialect;
   if (options.has("export")) dialect = dialect_named(options, "export");
+  std::string without_words;
   const auto settle = [&](bool has_own_defaults) {
     if (dialect) {
       search_in_words_of(*dialect, named.config, question);
@@ -319,6 +362,7 @@ int run_plan_command(const CommandOptions& options) {
       }
     }
     for (const Fixed& one : fixed) set_plan_knob(question.base, *one.row, one.value);
+    if (dialect) without_words = keep_to_words_of(*dialect, fixed, question);
   };
   std::shared_ptr<const spec::HardwareSpec> hardware;
   std::optional<spec::dialects::RunConfig> today_config;
@@ -362,6 +406,10 @@ int run_plan_command(const CommandOptions& options) {
   if (dialect) {
     result.assumptions.push_back(fmt::format("a plan for {}: what it has no words for is not tried",
                                              spec::name_of(*dialect)));
+    if (!without_words.empty()) {
+      result.assumptions.push_back(fmt::format("{} has no words for {}: its defaults are taken",
+                                               spec::name_of(*dialect), without_words));
+    }
   }
   if (result.answer.num_legal == 0) refuse_unsearched(question, fixed);
   if (result.answer.num_legal == 0) refuse_illegal(question, hardware->num_devices());

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tests/sweeps/cli_fixture.h"
@@ -109,6 +110,49 @@ BOOST_FIXTURE_TEST_CASE(hybridep_is_told_the_domain_of_the_plan, Cli) {
   const std::string titan = exported_by(*this, words("h100-80g", {"--export", "torchtitan"}));
   BOOST_TEST(!says(titan, "NVLINK_DOMAIN"), titan);
   BOOST_TEST(!says(titan, "USE_MNNVL"), titan);
+}
+
+// What a framework has no words for is refused where it is asked for, else left.
+BOOST_FIXTURE_TEST_CASE(a_framework_is_told_what_it_has_words_for, Cli) {
+  const std::pair<std::string, std::string> refused[] = {
+      {"cross_entropy=chunked", "megatron-lm"}, {"exp_avg=bf16", "torchtitan"},
+      {"precision=nvfp4", "torchtitan"},        {"dispatcher=hybridep", "primus"},
+      {"first_stage_layers=2", "torchtitan"},
+  };
+  for (const auto& [knob, dialect] : refused) {
+    check_refused(small_plan("h100-80g", {"--fix", knob, "--export", dialect}), 2,
+                  {"--fix " + knob + ": " + dialect + " has no words for it"});
+  }
+  const std::string narrow = std::string(kRunOfToday) +
+                             " --use-precision-aware-optimizer --exp-avg-dtype bf16 "
+                             "--exp-avg-sq-dtype bf16";
+  const Answer answer =
+      run(small_plan("h100-80g", {"--against", narrow, "--export", "torchtitan"}));
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  const std::string assumptions = document["assumptions"].dump();
+  BOOST_TEST(says(assumptions, "torchtitan has no words for "), assumptions);
+  BOOST_TEST(says(assumptions, "exp_avg=bf16"), assumptions);
+  BOOST_TEST(says(assumptions, "exp_avg_sq=bf16"), assumptions);
+  BOOST_TEST(document["plans"][0]["knobs"]["exp_avg"] == "fp32");
+  BOOST_TEST(document["plans"][0]["knobs"]["exp_avg_sq"] == "fp32");
+  const auto exported = document["exported"].get<std::string>();
+  BOOST_TEST(!says(exported, "cannot be told"), exported);
+}
+
+BOOST_FIXTURE_TEST_CASE(ways_out_are_in_the_words_of_the_framework, Cli) {
+  for (const auto& [dialect, has_words] :
+       {std::pair{"megatron-lm", true}, std::pair{"torchtitan", false}}) {
+    const Answer answer =
+        run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "4", "--fix",
+             "tp=1", "--fix", "pp=1", "--export", dialect, "--format", "json"});
+    BOOST_TEST_REQUIRE(answer.code == 1, answer.err);
+    const std::string ways = json::parse(answer.out)["ways_out"].dump();
+    BOOST_TEST(says(ways, "exp_avg=bf16") == has_words, ways);
+    BOOST_TEST(says(ways, "main_grads=bf16") == has_words, ways);
+    BOOST_TEST(says(ways, "optimizer_offload_ratio=1") == has_words, ways);
+    BOOST_TEST(says(ways, "--gpus 8"), ways);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

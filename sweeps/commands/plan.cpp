@@ -156,7 +156,7 @@ void search_in_words_of(Dialect dialect, const nlohmann::json& model,
 }
 
 /// Sizes that the search lays out: what can be said of one depends on the others.
-bool is_laid_out(std::string_view knob) {
+bool is_size_of_layout(std::string_view knob) {
   constexpr std::array<std::string_view, 9> kNames = {
       "tp", "cp", "dp", "pp", "vpp", "ep", "etp", "micro_batch_size", "optimizer_instances"};
   return std::ranges::find(kNames, knob) != kNames.end();
@@ -179,7 +179,7 @@ std::string keep_to_words_of(Dialect dialect, const std::vector<Fixed>& fixed,
   };
   std::string left;
   for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
-    if (is_laid_out(row.name) || can_say(question.base, row.name)) continue;
+    if (is_size_of_layout(row.name) || can_say(question.base, row.name)) continue;
     const std::string value = get_plan_knob(question.base, row);
     if (is_fixed(row)) {
       throw base::UsageError(fmt::format("--fix {}={}: {} has no words for it", row.name, value,

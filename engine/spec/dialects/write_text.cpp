@@ -7,6 +7,7 @@
 
 #include "engine/spec/dialects/shell.h"
 #include "engine/spec/dialects/texts.h"
+#include "kernels/base/error.h"
 #include "kernels/base/utf8.h"
 
 namespace moetune::spec::dialects {
@@ -102,6 +103,24 @@ std::string launcher(const Writing& out, std::string_view script) {
   return fmt::format("{} {}", text, script);
 }
 
+/// The value of a setting behind its flag. It is text of a shell already where a command said it;
+/// what else it is, such as a text of YAML, is quoted, so that nothing of it runs.
+std::string value_behind_flag(const UnknownSetting& setting) {
+  if (setting.value.empty()) return "";
+  std::string again;
+  try {
+    const std::vector<ShellCommand> commands = read_shell("- " + setting.value, setting.key);
+    // The last is the whole one: before it stand those inside of `bash -c`.
+    if (!commands.empty()) {
+      for (const std::string& word : commands.back().words) again += " " + shell_quoted(word);
+    }
+  } catch (const base::UsageError&) {
+    again.clear();
+  }
+  const bool is_of_shell = again == " - " + setting.value;
+  return " " + (is_of_shell ? setting.value : shell_quoted(setting.value));
+}
+
 std::string command_text(const Writing& out, const std::vector<Setting>& settings,
                          const std::vector<UnknownSetting>& unknown) {
   const bool is_bridge = out.dialect == Dialect::megatron_bridge;
@@ -114,8 +133,7 @@ std::string command_text(const Writing& out, const std::vector<Setting>& setting
   for (const UnknownSetting& setting : unknown) {
     const bool is_option = setting.key.starts_with("--");
     if (is_option && is_bridge) {
-      pieces.push_back(shell_quoted(setting.key) +
-                       (setting.value.empty() ? "" : " " + setting.value));
+      pieces.push_back(shell_quoted(setting.key) + value_behind_flag(setting));
     }
   }
   for (const Setting& setting : settings) {
@@ -125,8 +143,7 @@ std::string command_text(const Writing& out, const std::vector<Setting>& setting
   }
   for (const UnknownSetting& setting : unknown) {
     if (!is_bridge) {
-      pieces.push_back(shell_quoted(setting.key) +
-                       (setting.value.empty() ? "" : " " + setting.value));
+      pieces.push_back(shell_quoted(setting.key) + value_behind_flag(setting));
     } else if (!setting.key.starts_with("--")) {
       pieces.push_back(shell_quoted(setting.key + "=" + setting.value));
     }

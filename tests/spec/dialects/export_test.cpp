@@ -93,6 +93,25 @@ BOOST_AUTO_TEST_CASE(a_command_of_somebody_else_runs_nothing) {
   BOOST_TEST(contains(text, "'--foo;date' 1"), text);
 }
 
+// Values of a YAML file are no text of a shell.
+BOOST_AUTO_TEST_CASE(a_file_of_somebody_else_runs_nothing) {
+  const RunConfig run = import_run(
+      "MODEL_ARGS:\n  --micro-batch-size: 1\n  --lr: 1e-4\n  --foo: x; date\n"
+      "  --bar: $(date)\n  --split: 9 1\n  --path: ${DATA}/x\n  --list: [a, $(date)]\n"
+      "  --open: \"it's\"\n",
+      Dialect::megatron_lm, {.world_size = 8});
+  const std::string text = export_run(run, Dialect::megatron_lm);
+  BOOST_TEST_CONTEXT(text) {
+    BOOST_TEST(contains(text, "--lr 1e-4"));
+    BOOST_TEST(contains(text, "--foo 'x; date'"));
+    BOOST_TEST(contains(text, "--bar '$(date)'"));
+    BOOST_TEST(contains(text, "--split 9 1"));
+    BOOST_TEST(contains(text, "--path \"${DATA}/x\""));
+    BOOST_TEST(contains(text, "--list a '$(date)'"));
+    BOOST_TEST(contains(text, "--open 'it'\\''s'"));
+  }
+}
+
 // Choices that imply a setting do not take the place of what is said in other words.
 BOOST_AUTO_TEST_CASE(what_is_said_in_other_words_is_not_implied) {
   RunConfig run;

@@ -7,6 +7,7 @@
 
 #include "engine/spec/fields.h"
 #include "kernels/base/error.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::spec {
 
@@ -158,8 +159,9 @@ std::span<const Field<HardwareSpec>> hardware_fields() {
                    "0: that of PCIe 4.0.",
            .presence = Presence::written_if_set,
            .plausible = kRealLink}),
-      field<&HardwareSpec::vendor>(
-          link_info("vendor", "Who makes the devices, for plans: AMD; without it NVIDIA.")),
+      field<&HardwareSpec::vendor>({.key = "vendor",
+                                    .help = "Who makes the devices, for plans.",
+                                    .presence = Presence::written_if_set}),
       field<&HardwareSpec::launch_ns>(host_time("launch_ns", "Host time of a kernel launch.")),
       field<&HardwareSpec::graph_launch_ns>(
           host_time("graph_launch_ns", "Host time of a graph replay.")),
@@ -215,9 +217,18 @@ HardwareSpec hardware_from_json(const json& document, const Source& source) {
   if (!reader.has("inter_node") && hardware.num_nodes > 1) {
     problems.attempt([&] { reader.object("inter_node"); });
   }
+  // Reports and messages print it.
+  if (base::without_controls(hardware.name) != hardware.name) {
+    problems.attempt([&] { reader.refuse("name", "it has control characters, expected text"); });
+  }
   problems.attempt([&] { reader.refuse_unknown_keys(); });
   problems.throw_if_any();
   return hardware;
+}
+
+std::string hybridep_refusal(const HardwareSpec& hardware) {
+  if (!is_of_amd(hardware)) return "";
+  return fmt::format("{} has no HybridEP, whose kernels are for NVIDIA's devices", hardware.name);
 }
 
 HardwareSpec with_devices(const HardwareSpec& hardware, int64_t num_devices) {

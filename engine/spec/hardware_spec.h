@@ -50,6 +50,13 @@ struct NameTable<Work> {
 
 using ByWork = std::array<double, static_cast<size_t>(Work::count)>;
 
+/// Who makes the devices.
+enum class Vendor : uint8_t { nvidia, amd };
+template <>
+struct NameTable<Vendor> {
+  static constexpr Named<Vendor> kRows[] = {{Vendor::nvidia, "nvidia"}, {Vendor::amd, "amd"}};
+};
+
 struct HardwareSpec {
   std::string name;
   int64_t num_nodes = 1;
@@ -72,11 +79,11 @@ struct HardwareSpec {
   LinkSpec inter_node;  ///< per device and direction
   /// Between a device and its host's memory, in one direction, for plans; 0: not stated.
   double host_link_bytes_per_s = 0;
-  std::string vendor;           ///< of the devices, for plans; empty: NVIDIA
-  int64_t launch_ns = 0;        ///< host time per kernel launch
-  int64_t graph_launch_ns = 0;  ///< host time per graph replay
-  int64_t sync_ns = 0;          ///< host time of a device synchronisation
-  int64_t kernel_floor_ns = 0;  ///< modelled time: the shortest kernel
+  Vendor vendor = Vendor::nvidia;  ///< of the devices, for plans
+  int64_t launch_ns = 0;           ///< host time per kernel launch
+  int64_t graph_launch_ns = 0;     ///< host time per graph replay
+  int64_t sync_ns = 0;             ///< host time of a device synchronisation
+  int64_t kernel_floor_ns = 0;     ///< modelled time: the shortest kernel
   /// Of a device's multiprocessors, what a collective in flight takes from the kernels beside it.
   double comm_sm_ratio = 0;
   /// What the kernels of a real device take for workspaces, per rank; the memory model adds it, and
@@ -92,9 +99,9 @@ struct HardwareSpec {
   [[nodiscard]] int64_t node_of(int64_t rank) const { return rank / devices_per_node; }
 };
 
-inline bool is_of_amd(const HardwareSpec& hardware) {
-  return hardware.vendor == "AMD" || hardware.vendor == "amd";
-}
+inline bool is_of_amd(const HardwareSpec& hardware) { return hardware.vendor == Vendor::amd; }
+/// Why HybridEP's kernels do not run on a machine, a sentence; empty where they do.
+std::string hybridep_refusal(const HardwareSpec& hardware);
 
 /// Throws base::UsageError with all that is wrong.
 HardwareSpec hardware_from_json(const nlohmann::json& json, const Source& source);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/base/utf8.h"
 #include "sweeps/table.h"
 
 namespace moetune::sweeps {
@@ -15,29 +16,12 @@ unsigned char byte_at(std::string_view text, size_t at) {
   return static_cast<unsigned char>(text[at]);
 }
 
-/// Length of the UTF-8 character at the start of `text`, 0 when there is none (RFC 3629: shortest
-/// forms, no surrogates, up to U+10FFFF).
-size_t character_length(std::string_view text) {
-  const unsigned char first = byte_at(text, 0);
-  if (first < 0x80) return 1;
-  if (first < 0xc2 || first > 0xf4) return 0;
-  const size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
-  if (text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte_at(text, i) & 0xc0) != 0x80) return 0;
-  }
-  const unsigned char second = byte_at(text, 1);
-  const bool is_wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
-                        (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);
-  return is_wrong ? 0 : length;
-}
-
 }  // namespace
 
 std::string valid_utf8(std::string_view text) {
   std::string result;
   while (!text.empty()) {
-    const size_t length = character_length(text);
+    const size_t length = base::utf8_length(text);
     if (length == 0) {
       result += "\xef\xbf\xbd";
       text.remove_prefix(1);

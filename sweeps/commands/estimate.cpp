@@ -109,7 +109,7 @@ int estimate_one(const CommandOptions& options, const Calibration& calibration) 
     row["notes"] = owned.notes;
     add_settings(owned.settings, row);
     const json document = {{"rows", {row}}, {"summary", {{"num_rows", 1}, {"num_supported", 1}}}};
-    std::cout << document.dump(2) << '\n';
+    std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
     return 0;
   }
   std::cout << fmt::format(
@@ -159,7 +159,7 @@ int estimate_trial(const CommandOptions& options) {
           worst->group_bytes[group];
     }
     const json document = {{"rows", {row}}, {"summary", {{"num_rows", 1}, {"num_supported", 1}}}};
-    std::cout << document.dump(2) << '\n';
+    std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
     return 0;
   }
   std::cout << fmt::format("{} a step, {:.0f} tokens/s ({}: no trial has corrected it)\n",
@@ -222,7 +222,7 @@ int run_estimate_command(const CommandOptions& options) {
   const std::vector<PublishedRow> rows = load_rows(options.text("rows"));
   const json document = estimate_rows(rows, calibration);
   if (options.wants_json()) {
-    std::cout << document.dump(2) << '\n';
+    std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
   } else {
     print_rows(document);
   }

@@ -63,7 +63,7 @@ int run_import_command(const CommandOptions& options) {
                        {"environment", run.environment},
                        {"unknown", unknown},
                        {"notes", run.notes}})
-                     .dump(2)
+                     .dump(2, ' ', false, json::error_handler_t::replace)
               << '\n';
   }
   return 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <ctime>
 #include <filesystem>
 #include <iostream>
@@ -154,6 +155,47 @@ void search_in_words_of(Dialect dialect, const nlohmann::json& model,
   };
 }
 
+/// Sizes that the search lays out: what can be said of one depends on the others.
+bool is_size_of_layout(std::string_view knob) {
+  constexpr std::array<std::string_view, 9> kNames = {
+      "tp", "cp", "dp", "pp", "vpp", "ep", "etp", "micro_batch_size", "optimizer_instances"};
+  return std::ranges::find(kNames, knob) != kNames.end();
+}
+
+/// Holds what is not searched to what the dialect has words for: knobs that it cannot be told get
+/// its default, and are named in the result as "name=value, name=value". Throws base::UsageError
+/// for fixed ones.
+std::string keep_to_words_of(Dialect dialect, const std::vector<Fixed>& fixed,
+                             planner::PlanQuestion& question) {
+  namespace dialects = spec::dialects;
+  // Asked of two replicas, so that there is something to share out.
+  const auto can_say = [&](spec::PlanKnobs knobs, std::string_view knob) {
+    knobs.tp = knobs.cp = knobs.pp = knobs.vpp = knobs.ep = knobs.etp = 1;
+    knobs.dp = 2;
+    return question.can_say(knobs, knob);
+  };
+  const auto is_fixed = [&](const spec::PlanKnobRow& row) {
+    return std::ranges::any_of(fixed, [&](const Fixed& one) { return one.row->name == row.name; });
+  };
+  std::string left;
+  for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
+    if (is_size_of_layout(row.name) || can_say(question.base, row.name)) continue;
+    const std::string value = get_plan_knob(question.base, row);
+    if (is_fixed(row)) {
+      throw base::UsageError(fmt::format("--fix {}={}: {} has no words for it", row.name, value,
+                                         spec::name_of(dialect)));
+    }
+    const std::string_view fallback = dialects::fallback_of(dialects::row_of(row.name), dialect);
+    spec::PlanKnobs changed = question.base;
+    set_plan_knob(changed, row,
+                  fallback.empty() ? get_plan_knob(spec::PlanKnobs{}, row) : std::string(fallback));
+    if (!can_say(changed, row.name)) continue;
+    question.base = changed;
+    left += fmt::format("{}{}={}", left.empty() ? "" : ", ", row.name, value);
+  }
+  return left;
+}
+
 /// Turns on what costs a run of Megatron-Core nothing, which a command may have left out.
 void turn_on_free_switches(spec::PlanKnobs& knobs) {
   using K = spec::PlanKnobs;
@@ -175,18 +217,43 @@ void turn_on_free_switches(spec::PlanKnobs& knobs) {
   throw base::UsageError(text);
 }
 
-/// HybridEP does not find out by itself which ranks NVLink joins.
-void tell_hybridep(const spec::HardwareSpec& hardware, spec::dialects::RunConfig& config) {
+/// HybridEP does not find out by itself which ranks NVLink joins: of `domain_devices`. What another
+/// layout was told holds no longer.
+void tell_hybridep(int64_t domain_devices, bool is_used, spec::dialects::RunConfig& config) {
   constexpr int64_t kUsualNode = 8;
-  const bool is_rack = hardware.devices_per_node > kUsualNode;
-  const int64_t ranks =
-      std::min(int64_t{config.knobs.ep} * config.knobs.etp, hardware.devices_per_node);
-  const auto tell = [&](const char* name, std::string value) {
-    config.environment.try_emplace(name, std::move(value));
+  constexpr int64_t kUsedOfRack = 64;  // of 72, as files of such machines say
+  constexpr int64_t kRack = 72;
+  const auto tell = [&](const char* name, int64_t value) {
+    if (is_used) {
+      config.environment[name] = std::to_string(value);
+    } else {
+      config.environment.erase(name);
+    }
   };
-  tell("NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN", std::to_string(ranks));
-  tell("NVLINK_DOMAIN_SIZE", is_rack ? "72" : "8");
-  tell("USE_MNNVL", is_rack ? "1" : "0");
+  tell("NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN",
+       std::min(int64_t{config.knobs.ep} * config.knobs.etp, domain_devices));
+  tell("NVLINK_DOMAIN_SIZE", domain_devices == kUsedOfRack ? kRack : domain_devices);
+  tell("USE_MNNVL", domain_devices > kUsualNode ? 1 : 0);
+}
+
+/// Adds what the run of today says beside the plan's choices. What its old layout alone bears is
+/// left out, and named in a comment, which is the result.
+std::string take_along(const spec::dialects::RunConfig& theirs, spec::dialects::RunConfig& config) {
+  namespace dialects = spec::dialects;
+  const bool has_moved = !dialects::have_same_layout(theirs, config);
+  std::vector<std::string> left_out;
+  for (const dialects::UnknownSetting& setting : theirs.unknown) {
+    // What the plan decides was not understood there: it is left out.
+    if (dialects::find_row(setting.key, theirs.dialect) != nullptr) continue;
+    if (has_moved && dialects::follows_layout(setting, theirs.dialect)) {
+      left_out.push_back(setting.key);
+    } else {
+      config.unknown.push_back(setting);
+    }
+  }
+  return left_out.empty() ? std::string()
+                          : fmt::format("# left out, as they follow the old layout: {}\n",
+                                        dialects::text_of_keys(left_out));
 }
 
 /// The first plan as somebody's command or configuration. What `theirs`, the run of today, says
@@ -203,11 +270,6 @@ std::string exported(const CommandOptions& options, const nlohmann::json& model,
     config.model_name = theirs->model_name;
     config.environment = theirs->environment;
     config.environment.erase(std::string(dialects::kConnections));
-    // What the plan decides was not understood there: it is left out.
-    std::ranges::copy_if(theirs->unknown, std::back_inserter(config.unknown),
-                         [&](const dialects::UnknownSetting& setting) {
-                           return dialects::find_row(setting.key, theirs->dialect) == nullptr;
-                         });
   }
   config.model = model;
   config.knobs = result.answer.best.front().knobs;
@@ -216,10 +278,11 @@ std::string exported(const CommandOptions& options, const nlohmann::json& model,
   config.global_batch_size = result.question.global_batch_size;
   config.seq_length = result.question.seq_length;
   config.world_size = result.question.hardware->num_devices();
-  if (config.knobs.dispatcher == spec::Dispatcher::hybridep && config.knobs.ep > 1) {
-    tell_hybridep(*result.question.hardware, config);
-  }
-  return dialects::export_run(config, dialect);
+  const bool has_hybridep = config.knobs.dispatcher == spec::Dispatcher::hybridep &&
+                            config.knobs.ep > 1 && dialects::can_say(config, "dispatcher", dialect);
+  tell_hybridep(domain_devices_of(options.text("hardware")), has_hybridep, config);
+  const std::string contradicted = theirs ? take_along(*theirs, config) : std::string();
+  return dialects::export_run(config, dialect) + contradicted;
 }
 
 /// A plan whose step the engine cannot play is a plan all the same.
@@ -288,6 +351,7 @@ int run_plan_command(const CommandOptions& options) {
   // In whose words the plan is.
   std::optional<Dialect> dialect;
   if (options.has("export")) dialect = dialect_named(options, "export");
+  std::string without_words;
   const auto settle = [&](bool has_own_defaults) {
     if (dialect) {
       search_in_words_of(*dialect, named.config, question);
@@ -298,6 +362,7 @@ int run_plan_command(const CommandOptions& options) {
       }
     }
     for (const Fixed& one : fixed) set_plan_knob(question.base, *one.row, one.value);
+    if (dialect) without_words = keep_to_words_of(*dialect, fixed, question);
   };
   std::shared_ptr<const spec::HardwareSpec> hardware;
   std::optional<spec::dialects::RunConfig> today_config;
@@ -341,6 +406,10 @@ int run_plan_command(const CommandOptions& options) {
   if (dialect) {
     result.assumptions.push_back(fmt::format("a plan for {}: what it has no words for is not tried",
                                              spec::name_of(*dialect)));
+    if (!without_words.empty()) {
+      result.assumptions.push_back(fmt::format("{} has no words for {}: its defaults are taken",
+                                               spec::name_of(*dialect), without_words));
+    }
   }
   if (result.answer.num_legal == 0) refuse_unsearched(question, fixed);
   if (result.answer.num_legal == 0) refuse_illegal(question, hardware->num_devices());
@@ -359,7 +428,7 @@ int run_plan_command(const CommandOptions& options) {
   if (options.wants_json()) {
     nlohmann::json document = to_json(result);
     if (options.has("export")) document["exported"] = written;
-    std::cout << document.dump(2) << '\n';
+    std::cout << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   } else {
     std::cout << to_text(result);
     if (!written.empty()) std::cout << '\n' << written;

@@ -63,6 +63,10 @@ std::optional<int64_t> devices_of(const std::string& name_or_path) {
   return hardware.num_nodes > 1 ? std::optional(hardware.num_devices()) : std::nullopt;
 }
 
+int64_t domain_devices_of(const std::string& name_or_path) {
+  return file_of(name_or_path).devices_per_node;
+}
+
 bool is_device_of(const std::string& name, const spec::HardwareSpec& hardware) {
   // Names of the library alone: what a calibration says is no path to read.
   if (name.find('/') != std::string::npos ||

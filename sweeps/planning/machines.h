@@ -16,6 +16,8 @@ std::shared_ptr<const spec::HardwareSpec> machine_of(const std::string& name_or_
                                                      int64_t num_devices);
 /// How many devices the file itself describes, where it describes several nodes; else none.
 std::optional<int64_t> devices_of(const std::string& name_or_path);
+/// Devices that a file's intra_node joins.
+int64_t domain_devices_of(const std::string& name_or_path);
 /// Whether a hardware file of that name describes the same kind of device: its peaks and the
 /// bandwidth of its memory.
 bool is_device_of(const std::string& name, const spec::HardwareSpec& hardware);

@@ -184,12 +184,19 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
 std::vector<WayOut> ways_out_of(const PlanQuestion& question, const planner::PlanAnswer& answer,
                                 const Calibration& calibration) {
   std::vector<WayOut> ways;
-  const auto add = [&](std::string what, const std::function<void(PlanRun&)>& change) {
+  using Names = std::vector<std::string_view>;
+  // `knobs` are those that it changes.
+  const auto add = [&](std::string what, const Names& knobs,
+                       const std::function<void(PlanRun&)>& change) {
     double least = std::numeric_limits<double>::infinity();
     for (const planner::PlannedConfig& miss : answer.nearest) {
       PlanRun run = run_with(question, miss);
       change(run);
       if (planner::broken_rule(run) != nullptr) continue;
+      const bool is_sayable = std::ranges::all_of(knobs, [&](std::string_view knob) {
+        return question.can_say == nullptr || question.can_say(run.knobs, knob);
+      });
+      if (!is_sayable) continue;
       least = std::min(least, missing_bytes(question, planner::predict_memory(run).peak_bytes()));
     }
     // A change that frees nothing is no way out.
@@ -208,14 +215,19 @@ std::vector<WayOut> ways_out_of(const PlanQuestion& question, const planner::Pla
     run.knobs.optimizer_offload_ratio = 1;
     run.knobs.precision_aware_optimizer = true;
   };
-  add("moments of 16 bits (--fix exp_avg=bf16 --fix exp_avg_sq=bf16)", narrow_moments);
-  add("gradients of 16 bits (--fix main_grads=bf16)", narrow_gradients);
-  add("the optimizer's state in the host's memory (--fix optimizer_offload_ratio=1)", offload);
-  add("gradients of 16 bits, and the optimizer's state in the host's memory", [&](PlanRun& run) {
-    narrow_gradients(run);
-    offload(run);
-  });
-  add(fmt::format("half the sequence (--seq {})", question.seq_length / 2),
+  constexpr std::string_view kAware = "precision_aware_optimizer";
+  constexpr std::string_view kRatio = "optimizer_offload_ratio";
+  add("moments of 16 bits (--fix exp_avg=bf16 --fix exp_avg_sq=bf16)",
+      {"exp_avg", "exp_avg_sq", kAware}, narrow_moments);
+  add("gradients of 16 bits (--fix main_grads=bf16)", {"main_grads", kAware}, narrow_gradients);
+  add("the optimizer's state in the host's memory (--fix optimizer_offload_ratio=1)",
+      {kRatio, kAware}, offload);
+  add("gradients of 16 bits, and the optimizer's state in the host's memory",
+      {"main_grads", kRatio, kAware}, [&](PlanRun& run) {
+        narrow_gradients(run);
+        offload(run);
+      });
+  add(fmt::format("half the sequence (--seq {})", question.seq_length / 2), {},
       [](PlanRun& run) { run.seq_length = std::max<int64_t>(1, run.seq_length / 2); });
   std::stable_sort(ways.begin(), ways.end(), [](const WayOut& a, const WayOut& b) {
     return a.missing_bytes < b.missing_bytes;

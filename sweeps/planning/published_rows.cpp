@@ -313,8 +313,9 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
     const auto known = dispatcher_word(text, backend);
     knobs.dispatcher = meant("dispatcher", text, known, spec::Dispatcher::alltoall, assumed);
     if (!known) ++result.num_unknown;
-    if (knobs.dispatcher == spec::Dispatcher::hybridep && spec::is_of_amd(*result.hardware)) {
-      throw base::UsageError(fmt::format("{} has no HybridEP", result.hardware->name));
+    if (knobs.dispatcher == spec::Dispatcher::hybridep) {
+      const std::string refusal = spec::hybridep_refusal(*result.hardware);
+      if (!refusal.empty()) throw base::UsageError(refusal);
     }
     if (plain_word(text) == "flex" && backend.empty()) {
       assumed.emplace_back("dispatcher deepep: flex without a backend, Megatron's default");

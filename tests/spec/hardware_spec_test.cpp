@@ -87,7 +87,7 @@ BOOST_AUTO_TEST_CASE(what_only_plans_read_may_be_left_out) {
   document.update({{"fp8_flops_per_s", "1979TF"},
                    {"fp4_flops_per_s", 1e16},
                    {"host_link_bytes_per_s", "64GB/s"},
-                   {"vendor", "AMD"},
+                   {"vendor", "amd"},
                    {"host_slowness", 0.5},
                    {"power_watts", "1.2kW"},
                    {"source", "a data sheet"}});
@@ -104,6 +104,13 @@ BOOST_AUTO_TEST_CASE(what_only_plans_read_may_be_left_out) {
   BOOST_TEST(usage_error([&] { check_plausible(h, "h.json"); }) == "");
   BOOST_TEST(contains(error_with("/host_slowness", 0), "'host_slowness' is 0"));
   BOOST_TEST(contains(error_with("/power_watts", -1), "'power_watts' is -1"));
+  BOOST_TEST(contains(error_with("/vendor", "Intel"), "'vendor' is \"Intel\", expected "));
+  BOOST_TEST(contains(error_with("/vendor", "Intel"), "nvidia"));
+  BOOST_TEST(contains(error_with("/vendor", "AMD"), "amd"));
+  BOOST_TEST(contains(error_with("/vendor", 3), "'vendor' is 3"));
+  const std::string escape = error_with("/name", "H100\x1B[31m");
+  BOOST_TEST(contains(escape, "'name': it has control characters"));
+  BOOST_TEST(!contains(escape, "\x1B"));
   BOOST_TEST(contains(error_with("/power_kw", 1.2), "write \"power_watts\": \"1.2kW\""));
   BOOST_TEST(contains(error_with("/fp8_tflops", 1979), "write \"fp8_flops_per_s\": \"1979TF\""));
 }

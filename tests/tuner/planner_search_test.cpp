@@ -408,7 +408,7 @@ BOOST_AUTO_TEST_CASE(a_machine_has_the_dispatchers_of_its_vendor) {
   run.knobs.ep = 8;
   run.knobs.dispatcher = spec::Dispatcher::hybridep;
   BOOST_TEST((broken_rule(run) == nullptr));
-  hardware.vendor = "AMD";
+  hardware.vendor = spec::Vendor::amd;
   BOOST_TEST_REQUIRE((broken_rule(run) != nullptr));
   BOOST_TEST(broken_rule(run)->name == "dispatcher_of_machine");
   const PlanAnswer answer = search_plans(question_of(model, hardware), {});

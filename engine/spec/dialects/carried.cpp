@@ -9,6 +9,7 @@
 #include "engine/spec/dialects/concepts.h"
 #include "engine/spec/dialects/node.h"
 #include "engine/spec/dialects/shell.h"
+#include "engine/spec/dialects/text_cursor.h"
 #include "engine/spec/dialects/texts.h"
 #include "engine/spec/dialects/values.h"
 #include "kernels/base/error.h"
@@ -45,7 +46,7 @@ std::vector<std::string> words_of_value(const UnknownSetting& setting, Dialect d
 
 std::optional<Setting> translated(const UnknownSetting& setting, Dialect from, Dialect to) {
   const Row* row = find_carried(setting.key, from);
-  if (row == nullptr || key_of(*row, to).empty()) return std::nullopt;
+  if (row == nullptr || key_of(*row, to).empty() || says_nothing(setting)) return std::nullopt;
   std::vector<std::string> words;
   try {
     words = words_of_value(setting, from);
@@ -97,10 +98,26 @@ UnpricedSettings unpriced_settings(const RunConfig& run) {
   return settings;
 }
 
+bool follows_layout(const UnknownSetting& setting, Dialect dialect) {
+  const Row* row = find_carried(setting.key, dialect);
+  return row != nullptr && row->follows_layout && !says_nothing(setting);
+}
+
+bool have_same_layout(const RunConfig& a, const RunConfig& b) {
+  const auto has_same = [&](auto... members) {
+    return ((a.knobs.*members == b.knobs.*members) && ...);
+  };
+  using K = PlanKnobs;
+  return a.pipeline_layout == b.pipeline_layout &&
+         has_same(&K::tp, &K::cp, &K::pp, &K::dp, &K::vpp, &K::ep, &K::etp, &K::fsdp,
+                  &K::optimizer_instances, &K::first_stage_layers, &K::last_stage_layers,
+                  &K::micro_batch_size, &K::recompute, &K::offload);
+}
+
 std::string text_of_keys(const std::vector<std::string>& keys) {
   const size_t named = std::min(keys.size(), kMostNamed);
-  const std::vector<std::string> first(keys.begin(),
-                                       keys.begin() + static_cast<std::ptrdiff_t>(named));
+  std::vector<std::string> first;
+  for (size_t i = 0; i < named; ++i) first.push_back(shown(keys[i]));
   std::string text = fmt::format("{}", fmt::join(first, ", "));
   if (keys.size() > named) text += fmt::format(" and {} more", keys.size() - named);
   return text;

@@ -55,6 +55,9 @@ struct Row {
   ByDialect fallbacks;
   std::span<const Word> words = {};  ///< empty: values are the same everywhere
   bool is_always_said = false;       ///< also where it is the fallback
+  /// A carried row: holds for one layout, or only beside stages, replicas or recomputing that
+  /// another layout may not have.
+  bool follows_layout = false;
 };
 
 /// Other keys of a row: older spellings, and where a dialect keeps a thing twice.

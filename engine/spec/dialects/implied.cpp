@@ -2,6 +2,7 @@
 // transformer_config.py at the release of DialectRow): written where a run does not say it.
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "engine/spec/dialects/texts.h"
 
@@ -54,10 +55,14 @@ void add_implied(RunConfig& run, Dialect dialect) {
 void write_implied(Writing& writing, std::vector<Setting>& settings) {
   if (writing.dialect == Dialect::torchtitan) return;
   const PlanKnobs& k = writing.knobs();
+  // What the run says wins, in whosever words.
   const auto is_said = [&](const std::string& key) {
-    return writing.run.dialect == writing.dialect &&
-           std::ranges::find(writing.run.unknown, key, &UnknownSetting::key) !=
-               writing.run.unknown.end();
+    return std::ranges::any_of(writing.run.unknown, [&](const UnknownSetting& setting) {
+      if (writing.run.dialect == writing.dialect) return setting.key == key;
+      const std::optional<Setting> theirs =
+          translated(setting, writing.run.dialect, writing.dialect);
+      return theirs && theirs->key == key;
+    });
   };
   /// False where the dialect has no word for it.
   const auto imply = [&](std::string_view name, const char* word) {

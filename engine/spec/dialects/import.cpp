@@ -9,6 +9,7 @@
 #include "engine/spec/dialects/shell.h"
 #include "engine/spec/dialects/texts.h"
 #include "kernels/base/fnv.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::spec::dialects {
 namespace {
@@ -148,6 +149,8 @@ RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions
     in.run.global_batch_size = int64_t{k.micro_batch_size} * k.dp;  // Megatron-LM's default
     in.run.is_batch_derived = true;
   }
+  // People read them on a terminal.
+  for (std::string& note : in.run.notes) note = base::without_controls(note);
   return std::move(in.run);
 }
 

@@ -17,6 +17,8 @@ std::string in_double_quotes(std::string_view text) {
       result += "\\n";
     } else if (c == '\t') {
       result += "\\t";
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
+      result += fmt::format("\\u{:04X}", static_cast<unsigned>(c));
     } else {
       if (c == '"' || c == '\\') result += '\\';
       result += c;

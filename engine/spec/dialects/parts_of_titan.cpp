@@ -237,6 +237,11 @@ void write_types(Writing& out) {
   if (is_narrow) out.parts.say("dtype", "bfloat16");
   if (!is_narrow && !is_wide) {
     out.cannot_say("types of moments, weights and gradients that differ", "fp32 is written");
+    constexpr std::array<std::string_view, 4> kStates = {"exp_avg", "exp_avg_sq", "main_params",
+                                                         "main_grads"};
+    for (size_t i = 0; i < states.size(); ++i) {
+      if (states[i] != StateType::fp32) out.unsaid.emplace_back(kStates[i]);
+    }
   }
   switch (k.precision) {
     case PrecisionRecipe::bf16:

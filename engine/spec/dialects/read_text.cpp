@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/spec/dialects/forms.h"
+#include "engine/spec/dialects/shell.h"
 #include "engine/spec/dialects/text_cursor.h"
 #include "engine/spec/dialects/texts.h"
 #include "engine/spec/dialects/values.h"
@@ -62,7 +63,10 @@ void read_model_args(std::string_view text, Reading& in) {
     Setting setting{.key = key};
     const bool is_switch = value.is_null() || (value.text == "true" && !value.is_quoted);
     if (value.kind == Node::Kind::list) {
-      for (const Node& item : value.items) setting.words.push_back(item.text);
+      for (const Node& item : value.items) {
+        setting.words.push_back(item.text);
+        setting.value += (setting.value.empty() ? "" : " ") + shell_quoted(item.text);
+      }
     } else if (!is_switch) {
       const Row* row = find_row(key, in.dialect);
       const bool is_list = row != nullptr && kind_of(*row) == Kind::list;

@@ -110,6 +110,11 @@ inline constexpr size_t kMostNamed = 20;
 /// "--lr, --data-path and 3 more".
 std::string text_of_keys(const std::vector<std::string>& keys);
 
+/// Whether a setting that no knob stands for holds for one layout only, such as a list of stages.
+bool follows_layout(const UnknownSetting& setting, Dialect dialect);
+/// Whether two runs have the same stages and groups, and compute the same again.
+bool have_same_layout(const RunConfig& a, const RunConfig& b);
+
 struct ImportOptions {
   std::string source;      ///< names the text in messages; empty: the dialect's name
   int64_t world_size = 0;  ///< ranks, where the text does not say them

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "kernels/base/error.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::spec::dialects {
 
@@ -23,8 +24,8 @@ inline std::string shown(std::string_view text) {
   return result + (text.size() > kMostShown ? "..." : "");
 }
 
-/// Throws base::UsageError for a text that no person wrote: NUL characters, endless lines, too
-/// large.
+/// Throws base::UsageError for a text that no person wrote: NUL characters, bytes that are not
+/// UTF-8, endless lines, too large.
 inline void check_text(std::string_view text, const std::string& source) {
   if (text.size() > kMaxTextBytes) {
     throw base::UsageError(
@@ -32,6 +33,11 @@ inline void check_text(std::string_view text, const std::string& source) {
   }
   if (text.find('\0') != std::string_view::npos) {
     throw base::UsageError(fmt::format("{}: holds a NUL character, expected text", source));
+  }
+  if (const size_t at = base::first_not_utf8(text); at < text.size()) {
+    throw base::UsageError(fmt::format("{}: line {}: byte 0x{:02X} is not UTF-8, expected text",
+                                       source, 1 + std::ranges::count(text.substr(0, at), '\n'),
+                                       static_cast<unsigned char>(text[at])));
   }
   int64_t line = 1;
   for (size_t first = 0; first < text.size(); ++line) {
@@ -97,5 +103,22 @@ class Cursor {
   size_t line_start_ = 0;
   int64_t line_ = 1;
 };
+
+/// Reads the rest of an escape behind \u, four digits, and adds its character. False where it is
+/// none of ASCII: those stand in texts as they are.
+inline bool read_escaped_code(Cursor& in, std::string& text) {
+  unsigned code = 0;
+  for (int i = 0; i < 4; ++i) {
+    const char c = in.at_line_end() ? ' ' : in.next();
+    const bool is_digit = c >= '0' && c <= '9';
+    const bool is_letter = (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F');
+    if (!is_digit && !is_letter) return false;
+    const int digit = is_digit ? c - '0' : (c | 0x20) - 'a' + 10;
+    code = code * 16 + static_cast<unsigned>(digit);
+  }
+  if (code == 0 || code > 0x7F) return false;
+  text += static_cast<char>(code);
+  return true;
+}
 
 }  // namespace moetune::spec::dialects

@@ -206,6 +206,8 @@ class TomlReader {
         text += '\n';
       } else if (escaped == 't') {
         text += '\t';
+      } else if (escaped == 'u') {
+        if (!read_escaped_code(in_, text)) in_.fail("the escape '\\u' is read of ASCII only");
       } else if (escaped == '"' || escaped == '\\') {
         text += escaped;
       } else {

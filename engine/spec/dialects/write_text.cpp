@@ -7,6 +7,8 @@
 
 #include "engine/spec/dialects/shell.h"
 #include "engine/spec/dialects/texts.h"
+#include "kernels/base/error.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::spec::dialects {
 namespace {
@@ -26,9 +28,8 @@ std::string header(const Writing& out) {
 
 std::string notes_of(const Writing& out) {
   std::string text;
-  for (std::string note : out.notes) {
-    std::ranges::replace(note, '\n', ' ');
-    text += "# " + note + "\n";
+  for (const std::string& note : out.notes) {
+    text += fmt::format("# {}\n", base::without_controls(note));
   }
   return text;
 }
@@ -38,7 +39,10 @@ std::string own_comments(const Writing& out) {
   std::string text;
   if (out.run.world_size > 0) text += fmt::format("# moetune: world_size={}\n", out.run.world_size);
   for (const auto& [name, value] : out.run.environment) {
-    text += fmt::format("# moetune: {}={}\n", name, value);
+    // A break of the line would end the comment.
+    text += base::without_controls(value) == value
+                ? fmt::format("# moetune: {}={}\n", name, value)
+                : fmt::format("# {} is left out: its value has control characters\n", name);
   }
   return text;
 }
@@ -99,6 +103,24 @@ std::string launcher(const Writing& out, std::string_view script) {
   return fmt::format("{} {}", text, script);
 }
 
+/// The value of a setting behind its flag. It is text of a shell already where a command said it;
+/// what else it is, such as a text of YAML, is quoted, so that nothing of it runs.
+std::string value_behind_flag(const UnknownSetting& setting) {
+  if (setting.value.empty()) return "";
+  std::string again;
+  try {
+    const std::vector<ShellCommand> commands = read_shell("- " + setting.value, setting.key);
+    // The last is the whole one: before it stand those inside of `bash -c`.
+    if (!commands.empty()) {
+      for (const std::string& word : commands.back().words) again += " " + shell_quoted(word);
+    }
+  } catch (const base::UsageError&) {
+    again.clear();
+  }
+  const bool is_of_shell = again == " - " + setting.value;
+  return " " + (is_of_shell ? setting.value : shell_quoted(setting.value));
+}
+
 std::string command_text(const Writing& out, const std::vector<Setting>& settings,
                          const std::vector<UnknownSetting>& unknown) {
   const bool is_bridge = out.dialect == Dialect::megatron_bridge;
@@ -111,7 +133,7 @@ std::string command_text(const Writing& out, const std::vector<Setting>& setting
   for (const UnknownSetting& setting : unknown) {
     const bool is_option = setting.key.starts_with("--");
     if (is_option && is_bridge) {
-      pieces.push_back(setting.key + (setting.value.empty() ? "" : " " + setting.value));
+      pieces.push_back(shell_quoted(setting.key) + value_behind_flag(setting));
     }
   }
   for (const Setting& setting : settings) {
@@ -121,7 +143,7 @@ std::string command_text(const Writing& out, const std::vector<Setting>& setting
   }
   for (const UnknownSetting& setting : unknown) {
     if (!is_bridge) {
-      pieces.push_back(setting.key + (setting.value.empty() ? "" : " " + setting.value));
+      pieces.push_back(shell_quoted(setting.key) + value_behind_flag(setting));
     } else if (!setting.key.starts_with("--")) {
       pieces.push_back(shell_quoted(setting.key + "=" + setting.value));
     }
@@ -162,16 +184,27 @@ Node raw(const std::string& text) {
   return node;
 }
 
+/// A key as TOML takes it: bare, or in quotes.
+std::string toml_key(const std::string& key) {
+  const bool has_bare = !key.empty() && std::ranges::all_of(key, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  });
+  return has_bare ? key : toml_text(scalar_node(key, true));
+}
+
+std::string yaml_key(const std::string& key) { return yaml_text(scalar_node(key, key.empty())); }
+
 std::string toml_tables(const Node& node, const std::string& path) {
   std::string text;
   for (const auto& [key, value] : node.fields) {
     if (value.kind == Node::Kind::map) continue;
-    text += fmt::format("{} = {}\n", key, value.line < 0 ? value.text : toml_text(value));
+    text += fmt::format("{} = {}\n", toml_key(key), value.line < 0 ? value.text : toml_text(value));
   }
   if (!path.empty() && !text.empty()) text = fmt::format("\n[{}]\n{}", path, text);
   for (const auto& [key, value] : node.fields) {
     if (value.kind != Node::Kind::map) continue;
-    text += toml_tables(value, path.empty() ? key : path + "." + key);
+    text += toml_tables(value, path.empty() ? toml_key(key) : path + "." + toml_key(key));
   }
   return text;
 }
@@ -179,7 +212,7 @@ std::string toml_tables(const Node& node, const std::string& path) {
 std::string yaml_block(const Node& node, size_t indent) {
   std::string text;
   for (const auto& [key, value] : node.fields) {
-    text += fmt::format("{}{}:", std::string(indent, ' '), key);
+    text += fmt::format("{}{}:", std::string(indent, ' '), yaml_key(key));
     if (value.kind == Node::Kind::map) {
       text += "\n" + yaml_block(value, indent + 2);
     } else {
@@ -196,7 +229,9 @@ std::string toml_file(const Writing& out, const std::vector<Setting>& settings,
   std::string flags;
   for (const UnknownSetting& setting : unknown) {
     if (setting.key.starts_with("--")) {
-      flags += fmt::format("# and on the command line: {} {}\n", setting.key, setting.value);
+      flags += fmt::format("# and on the command line: {} {}\n",
+                           base::without_controls(shell_quoted(setting.key)),
+                           base::without_controls(setting.value));
     } else {
       place(root, setting.key, raw(setting.value));
     }

@@ -72,6 +72,7 @@ class YamlReader {
     size_t i = 0;
     if (quote == '"' || quote == '\'') {
       for (i = 1; in_.peek(i) != quote; ++i) {
+        if (quote == '"' && in_.peek(i) == '\\') ++i;
         if (in_.peek(i) == '\0' || in_.peek(i) == '\n') return false;
       }
       ++i;
@@ -264,6 +265,9 @@ class YamlReader {
         break;
       case 't':
         text += '\t';
+        break;
+      case 'u':
+        if (!read_escaped_code(in_, text)) in_.fail("the escape '\\u' is read of ASCII only");
         break;
       case '\n':
         in_.skip_blanks();

@@ -145,6 +145,12 @@ BOOST_AUTO_TEST_CASE(words_are_quoted_for_a_shell) {
     BOOST_TEST(shell_quoted(word) == "'" + word + "'");
   }
   BOOST_TEST(shell_quoted("") == "''");
+  BOOST_TEST(shell_quoted("${A}_$B") == "\"${A}_$B\"");
+  // What a shell would run, or make something else of, stays as it is.
+  for (const char* word :
+       {"$(rm)", "$A$(rm)", "${A:-$(rm)}", "$((1+1))", "$1", "$@", "a$", "${A"}) {
+    BOOST_TEST(shell_quoted(word) == "'" + std::string(word) + "'");
+  }
 }
 
 /// Texts that no person writes end in a message, soon.

@@ -331,6 +331,7 @@ BOOST_AUTO_TEST_CASE(a_dialect_has_words_for_a_value_or_not) {
       {torchtitan, "cross_entropy", "chunked", false},
       {torchtitan, "cross_entropy", "native", true},
       {torchtitan, "precision", "nvfp4", false},
+      {torchtitan, "exp_avg", "bf16", false},  // beside types of 32 bits
       {torchtitan, "precision", "fp8-current-scaling", true},
       {torchtitan, "vpp", "2", true},
       {torchtitan, "vpp", "3", false},  // 32 layers on 2 x 3 stages

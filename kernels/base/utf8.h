@@ -1,0 +1,58 @@
+// Characters of UTF-8 text.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace moetune::base {
+
+/// Length of the character at the start of `text`, which is not empty; 0 where there is none (RFC
+/// 3629: shortest forms, no surrogates, up to U+10FFFF).
+inline size_t utf8_length(std::string_view text) {
+  const auto byte_at = [&](size_t at) { return static_cast<unsigned char>(text[at]); };
+  const unsigned char first = byte_at(0);
+  if (first < 0x80) return 1;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  const size_t length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  if (text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte_at(i) & 0xc0) != 0x80) return 0;
+  }
+  const unsigned char second = byte_at(1);
+  const bool is_wrong = (first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f) ||
+                        (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f);
+  return is_wrong ? 0 : length;
+}
+
+/// Where the first byte stands that is no part of a character; the size where all are.
+inline size_t first_not_utf8(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = utf8_length(text.substr(at));
+    if (length == 0) return at;
+    at += length;
+  }
+  return text.size();
+}
+
+/// Whether the character at the start of `text`, which is not empty, is a control character: of
+/// ASCII, or of the C1 set, which terminals obey, too.
+inline bool is_control(std::string_view text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  if (first < 0x20 || first == 0x7f) return true;
+  return first == 0xc2 && text.size() > 1 && static_cast<unsigned char>(text[1]) < 0xa0;
+}
+
+/// The text on one line: a blank for each control character.
+inline std::string without_controls(std::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    const size_t length = std::max<size_t>(1, utf8_length(text));
+    result += is_control(text) ? std::string_view(" ") : text.substr(0, length);
+    text.remove_prefix(length);
+  }
+  return result;
+}
+
+}  // namespace moetune::base

@@ -1,0 +1,160 @@
+// What plan --against and --export pass on of a run of today, and what they may not.
+#include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tests/sweeps/cli_fixture.h"
+
+namespace moetune::sweeps {
+
+using nlohmann::json;
+using tests::Answer;
+using tests::Cli;
+
+namespace {
+
+bool says(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+/// Of 16 devices, four of which hold a slice.
+constexpr const char* kRunOfToday =
+    "torchrun pretrain_gpt.py --tensor-model-parallel-size 4 --expert-model-parallel-size 8 "
+    "--expert-tensor-parallel-size 1 --sequence-parallel --micro-batch-size 1 "
+    "--global-batch-size 256 --seq-length 4096 --bf16 --use-distributed-optimizer "
+    "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
+    "--moe-token-dispatcher-type alltoall --lr 3e-4";
+
+/// A plan without tensor parallelism and stages, which is found at once.
+std::vector<std::string> small_plan(const std::string& hardware,
+                                    const std::vector<std::string>& more) {
+  std::vector<std::string> words = {"plan",   "--model", "qwen3-30b-a3b", "--hardware", hardware,
+                                    "--gpus", "16",      "--top",         "1",          "--fix",
+                                    "tp=1",   "--fix",   "pp=1",          "--format",   "json"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// The text that a plan is exported as.
+std::string exported_by(Cli& cli, const std::vector<std::string>& words) {
+  const Answer answer = cli.run(words);
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  return json::parse(answer.out)["exported"].get<std::string>();
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE(exported_plans)
+
+// A byte that is not UTF-8 is a mistake of the command, and no broken JSON.
+BOOST_FIXTURE_TEST_CASE(a_text_that_is_not_utf8_is_refused, Cli) {
+  const std::string command = std::string(kRunOfToday) + " --name \xFF";
+  check_refused({"import", command}, 2, {"byte 0xFF is not UTF-8"});
+  check_refused({"export", command, "--format", "primus"}, 2, {"byte 0xFF is not UTF-8"});
+  check_refused({"estimate", "--run", command, "--model", "qwen3-30b-a3b", "--hardware", "h100-80g",
+                 "--gpus", "16", "--format", "json"},
+                2, {"byte 0xFF is not UTF-8"});
+  check_refused(small_plan("h100-80g", {"--against", command}), 2, {"byte 0xFF is not UTF-8"});
+}
+
+BOOST_FIXTURE_TEST_CASE(names_of_settings_do_not_reach_the_terminal_raw, Cli) {
+  const Answer answer = run({"estimate", "--run", std::string(kRunOfToday) + " --foo\x1B[31mred 1",
+                             "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  BOOST_TEST(says(answer.out, "--foo?[31mred"), answer.out);
+  BOOST_TEST(!says(answer.out, "\x1B"), answer.out);
+}
+
+BOOST_FIXTURE_TEST_CASE(what_the_old_layout_alone_bears_is_left_out, Cli) {
+  const std::string command = std::string(kRunOfToday) +
+                              " --account-for-loss-in-pipeline-split --manual-gc "
+                              "--microbatch-group-size-per-virtual-pipeline-stage 4";
+  const std::string text = exported_by(
+      *this,
+      small_plan("h100-80g", {"--fix", "ep=8", "--against", command, "--export", "megatron-lm"}));
+  const std::string note =
+      "# left out, as they follow the old layout: --account-for-loss-in-pipeline-split, "
+      "--microbatch-group-size-per-virtual-pipeline-stage\n";
+  BOOST_TEST(text.ends_with(note), text);
+  BOOST_TEST(text.find("--account-for-loss") == text.rfind("--account-for-loss"), text);
+  BOOST_TEST(says(text, "--manual-gc"), text);
+  BOOST_TEST(says(text, "--lr 3e-4"), text);
+}
+
+// Domains of the plan and the machine, whatever the run of today was told.
+BOOST_FIXTURE_TEST_CASE(hybridep_is_told_the_domain_of_the_plan, Cli) {
+  const std::string command =
+      std::string("NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN=4 NVLINK_DOMAIN_SIZE=4 USE_MNNVL=1 ") +
+      kRunOfToday;
+  const std::vector<std::string> against = {"--fix", "ep=16", "--against", command};
+  const auto words = [&](const char* hardware, const std::vector<std::string>& more) {
+    std::vector<std::string> all = against;
+    all.insert(all.end(), more.begin(), more.end());
+    return small_plan(hardware, all);
+  };
+  const std::vector<std::string> hybrid = {"--fix", "dispatcher=hybridep", "--export",
+                                           "megatron-lm"};
+  const std::string node = exported_by(*this, words("h100-80g", hybrid));
+  for (const char* word :
+       {"NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN=8", "NVLINK_DOMAIN_SIZE=8", "USE_MNNVL=0"}) {
+    BOOST_TEST(says(node, word), node);
+  }
+  const std::string rack = exported_by(*this, words("gb200-nvl72", hybrid));
+  for (const char* word :
+       {"NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN=16", "NVLINK_DOMAIN_SIZE=72", "USE_MNNVL=1"}) {
+    BOOST_TEST(says(rack, word), rack);
+  }
+  const std::string titan = exported_by(*this, words("h100-80g", {"--export", "torchtitan"}));
+  BOOST_TEST(!says(titan, "NVLINK_DOMAIN"), titan);
+  BOOST_TEST(!says(titan, "USE_MNNVL"), titan);
+}
+
+// What a framework has no words for is refused where it is asked for, else left.
+BOOST_FIXTURE_TEST_CASE(a_framework_is_told_what_it_has_words_for, Cli) {
+  const std::pair<std::string, std::string> refused[] = {
+      {"cross_entropy=chunked", "megatron-lm"}, {"exp_avg=bf16", "torchtitan"},
+      {"precision=nvfp4", "torchtitan"},        {"dispatcher=hybridep", "primus"},
+      {"first_stage_layers=2", "torchtitan"},
+  };
+  for (const auto& [knob, dialect] : refused) {
+    check_refused(small_plan("h100-80g", {"--fix", knob, "--export", dialect}), 2,
+                  {"--fix " + knob + ": " + dialect + " has no words for it"});
+  }
+  const std::string narrow = std::string(kRunOfToday) +
+                             " --use-precision-aware-optimizer --exp-avg-dtype bf16 "
+                             "--exp-avg-sq-dtype bf16";
+  const Answer answer =
+      run(small_plan("h100-80g", {"--against", narrow, "--export", "torchtitan"}));
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  const std::string assumptions = document["assumptions"].dump();
+  BOOST_TEST(says(assumptions, "torchtitan has no words for "), assumptions);
+  BOOST_TEST(says(assumptions, "exp_avg=bf16"), assumptions);
+  BOOST_TEST(says(assumptions, "exp_avg_sq=bf16"), assumptions);
+  BOOST_TEST(document["plans"][0]["knobs"]["exp_avg"] == "fp32");
+  BOOST_TEST(document["plans"][0]["knobs"]["exp_avg_sq"] == "fp32");
+  const auto exported = document["exported"].get<std::string>();
+  BOOST_TEST(!says(exported, "cannot be told"), exported);
+}
+
+BOOST_FIXTURE_TEST_CASE(ways_out_are_in_the_words_of_the_framework, Cli) {
+  for (const auto& [dialect, has_words] :
+       {std::pair{"megatron-lm", true}, std::pair{"torchtitan", false}}) {
+    const Answer answer =
+        run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "4", "--fix",
+             "tp=1", "--fix", "pp=1", "--export", dialect, "--format", "json"});
+    BOOST_TEST_REQUIRE(answer.code == 1, answer.err);
+    const std::string ways = json::parse(answer.out)["ways_out"].dump();
+    BOOST_TEST(says(ways, "exp_avg=bf16") == has_words, ways);
+    BOOST_TEST(says(ways, "main_grads=bf16") == has_words, ways);
+    BOOST_TEST(says(ways, "optimizer_offload_ratio=1") == has_words, ways);
+    BOOST_TEST(says(ways, "--gpus 8"), ways);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::sweeps

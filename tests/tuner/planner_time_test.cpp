@@ -284,7 +284,7 @@ BOOST_AUTO_TEST_CASE(a_kernel_for_each_expert_leaves_multiprocessors_idle) {
   BOOST_TEST(more_launches(layer_work(run, model.kind_of(0), 0)) == 8.0 * 15);
   BOOST_TEST(num_multiprocessors(hardware) == 132);
   spec::HardwareSpec of_amd = hardware;
-  of_amd.vendor = "AMD";
+  of_amd.vendor = spec::Vendor::amd;
   BOOST_TEST(num_multiprocessors(of_amd) == 304);
   const StepTime grouped = predict_step(run, {});
   run.knobs.moe_grouped_gemm = false;

@@ -324,10 +324,7 @@ constexpr PlanRule kRules[] = {
        return !has_experts(run) || run.knobs.dispatcher != spec::Dispatcher::hybridep ||
               !is_of_amd(*run.hardware);
      },
-     [](Run run) {
-       return fmt::format("{} has no HybridEP, whose kernels are for NVIDIA's devices",
-                          run.hardware->name);
-     }},
+     [](Run run) { return spec::hybridep_refusal(*run.hardware); }},
     // Megatron-Core asserts that there is somebody to send rows to; torchtitan's DeepEP knows no
     // slices of experts.
     {"flex_dispatcher_needs_ep",

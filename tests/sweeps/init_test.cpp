@@ -216,7 +216,11 @@ BOOST_AUTO_TEST_CASE(it_writes_to_standard_output_and_over_nothing) {
 // A name stands in a comment: a line break in it would write keys of the file.
 BOOST_AUTO_TEST_CASE(names_cannot_write_keys) {
   json cluster = json::parse(std::string(kCluster), nullptr, true, true);
-  cluster["name"] = "x\n\"strategy\": \"mine\",\n";
+  const std::string name = "x\", \"strategy\": \"mine";
+  cluster["name"] = name + "\n";
+  write_text(folder.file("cluster.json"), cluster.dump());
+  check_refused({"init", "--hardware", folder.file("cluster.json")}, 2, {"cluster.json", "'name'"});
+  cluster["name"] = name;
   write_text(folder.file("cluster.json"), cluster.dump());
   write({"--model", "qwen3-30b-a3b", "--hardware", folder.file("cluster.json"), "--name",
          "y\n\"strategy\": \"mine\","});

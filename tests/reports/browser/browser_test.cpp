@@ -62,9 +62,17 @@ window.addEventListener('error', (event) => window.seen.errors.push(String(event
 window.addEventListener('securitypolicyviolation', (event) => window.seen.errors.push('blocked ' + event.violatedDirective));
 </script>)js";
 
-// Last on the page: uses it, once its charts are drawn.
+// Last on the page: uses it, once its charts are drawn: on a busy machine the page's own time may
+// run far ahead of the unpacking of its data.
 constexpr const char* kProbe = R"js(<script>
-setTimeout(() => {
+let waitedMs = 0;
+const whenDrawn = (probe) => {
+  const isDrawn = document.querySelector('[id^=chart-] svg') !== null;
+  if (isDrawn || waitedMs >= 15000) return setTimeout(probe, 2000);
+  waitedMs += 50;
+  setTimeout(() => whenDrawn(probe), 50);
+};
+whenDrawn(() => {
 const seen = window.seen;
 const root = document.documentElement;
 const count = (name, what) => document.querySelectorAll(`#chart-${name} svg ${what}`).length;
@@ -147,12 +155,12 @@ setTimeout(() => {
   out.textContent = JSON.stringify(seen).replaceAll('<', '\\u003c');
   document.body.append(out);
 }, 1500);
-}, 2000);
+});
 </script>)js";
 
 const char* const kBrowserOptions =
     " --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run"
-    " --virtual-time-budget=10000";
+    " --virtual-time-budget=20000";
 
 /// Number of pages of a fixture's report on paper: of a PDF that Chromium prints.
 int pages_on_paper(const std::string& kind, const std::string& hash) {

@@ -84,6 +84,10 @@ choose_sources() {
           mkdir -p .deps && touch .deps/no-browser
           continue
         fi ;;
+      clang)  # Debian packs its sanitizers and libFuzzer apart, Ubuntu 22.04 with it
+        local runtime
+        runtime="libclang-rt-$(candidate clang | cut -d. -f1)-dev"
+        [ -z "$(candidate "$runtime")" ] || kept+=("$runtime") ;;
     esac
     kept+=("$package")
   done

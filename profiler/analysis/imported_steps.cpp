@@ -5,13 +5,16 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include "kernels/base/cxx_names.h"
+#include "profiler/analysis/group_words.h"
 #include "profiler/analysis/recurring_steps.h"
+#include "profiler/analysis/step_causes.h"
 #include "profiler/analysis/trace_causes.h"
 
 namespace moetune::profiler {
@@ -19,18 +22,6 @@ namespace {
 
 bool is_stop(const HostCall& call) {
   return call.kind == CallKind::sync || call.kind == CallKind::allocation;
-}
-
-bool has_offload(const ImportedTrace& trace) {
-  double to_host_ns = 0;
-  double to_device_ns = 0;
-  for (const ImportedOp& op : trace.ops) {
-    if (op.kind != ActivityKind::copy) continue;
-    const auto ns = static_cast<double>(op.duration_ns());
-    if (op.path == CopyPath::to_host) to_host_ns += ns;
-    if (op.path == CopyPath::to_device) to_device_ns += ns;
-  }
-  return is_offload(to_host_ns, to_device_ns);
 }
 
 /// Of names, for people: a name in a file may have megabytes.
@@ -48,6 +39,15 @@ std::string purpose_of(const ImportedTrace& trace, const ImportedOp& op) {
     }
   }
   return {};
+}
+
+/// Kernels and collectives that may exchange the rows of experts.
+bool is_exchange(std::string_view name) {
+  const auto has = [&](std::string_view word) { return name.find(word) != std::string_view::npos; };
+  if (has("all_to_all") || has("alltoall")) return true;
+  const KernelClass kind = kernel_class_of(name);
+  return (kind == KernelClass::deepep || kind == KernelClass::hybridep) &&
+         (has("dispatch") || has("combine"));
 }
 
 /// Whether waits between streams would be in the trace, had there been any: it has waits of some
@@ -132,6 +132,7 @@ void ImportedSteps::add_rank(uint32_t index) {
     const std::string& text = trace.names[static_cast<uint32_t>(name)];
     rank.name_ids.push_back(ids_.try_emplace(text, ids_.size()).first->second);
     rank.work.push_back(row_of(kernel_class_of(text)).work);
+    rank.is_exchange.push_back(is_exchange(text));
     if (names_ == RecordNames::texts) {
       rank.labels.emplace_back(base::cut_text(base::unscoped_name(text), kMostShownBytes));
     }
@@ -383,15 +384,34 @@ void ImportedSteps::find_matched_ops(const CollectiveMatching& matching) {
 }
 
 /// Numbered one by one behind the collectives: a message has two ends, whatever the files count.
+/// Ranks that messages connect are one pipeline.
 void ImportedSteps::find_matched_messages(const CollectiveMatching& matching) {
   const size_t num_before = matching.matched.size();
+  std::vector<uint32_t> pipelines(traces_.size());  // by trace
+  std::iota(pipelines.begin(), pipelines.end(), 0U);
   for (size_t i = 0; i < matching.messages.size(); ++i) {
     const MatchedCollective& one = matching.messages[i];
     for (size_t part = 0; part < one.parts.size(); ++part) {
       matched_ops_[one.parts[part].trace][one.parts[part].op] = {
           kStages, static_cast<int64_t>(num_before + i), one.transfer_ns, part > 0};
+      const uint32_t own = pipelines[one.parts[part].trace];
+      const uint32_t first = pipelines[one.parts[0].trace];
+      if (own != first) std::ranges::replace(pipelines, own, first);
     }
   }
+  for (uint32_t trace = 0; trace < pipelines.size(); ++trace) {
+    communicators_.emplace(std::pair(static_cast<int32_t>(trace), kStages), pipelines[trace]);
+  }
+}
+
+bool ImportedSteps::exchanges_rows(const Rank& rank, const ImportedOp& op) const {
+  if (op.comm == kNoRow) return rank.is_exchange[op.name];
+  const ImportedTrace& trace = traces_[rank.trace];
+  const uint32_t collective = trace.comms[op.comm].collective;
+  if (collective == kNoRow || !rank.is_exchange[collective]) return false;
+  // Sequences and heads are exchanged in groups of other purposes.
+  const auto group = group_of_words(purpose_of(trace, op));
+  return !group || *group == "ep" || *group == "world";
 }
 
 base::InternedString ImportedSteps::name_of_kernel(const Rank& rank, const ImportedOp& op) const {
@@ -422,6 +442,7 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
   } else if (op.comm != kNoRow && rank.is_message[op.comm]) {
     record.kind = RecordKind::p2p;
     record.name = "send";
+    record.bytes = op.bytes;
     record.group = kStages;
     const auto matched = matched_ops_[rank.trace].find(row);
     if (matched != matched_ops_[rank.trace].end()) {
@@ -431,7 +452,9 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
     }
   } else {
     record.kind = RecordKind::collective;
-    record.name = name_of_kernel(rank, op);
+    record.name = names_ == RecordNames::numbers && exchanges_rows(rank, op)
+                      ? base::InternedString(kExpertExchange)
+                      : name_of_kernel(rank, op);
     record.bytes = op.bytes;
     const auto matched = matched_ops_[rank.trace].find(row);
     if (matched == matched_ops_[rank.trace].end()) {

@@ -59,10 +59,12 @@ enum class RecordNames : uint8_t {
 ///  - Device work without a launch gets the launch of the work before it.
 ///  - Kernels with the same name and number of threads count as the same kernel.
 ///  - A copy whose call returns after the copy has ended blocks the host. Copies to and from the
-///    host are offload if both directions matter (is_offload), else input.
+///    host are offload if both directions matter (has_offload), else input.
 ///  - A message between stages that is matched is a send and a receive. The time of others is
 ///    waiting for a stage. A collective, and a message of another group, transfers from the arrival
 ///    of the last matched rank on; if unmatched, all the time.
+///  - Ranks that matched messages connect are one pipeline.
+///  - An all-to-all of a group for experts, or of unknown purpose, exchanges the rows of experts.
 class ImportedSteps {
  public:
   /// Refers to the traces.
@@ -98,6 +100,7 @@ class ImportedSteps {
     uint32_t trace = 0;
     // Indexed by name of the trace:
     std::vector<WorkClass> work;
+    std::vector<bool> is_exchange;             ///< kernel or collective that may move experts' rows
     std::vector<size_t> name_ids;              ///< one id per text, shared by all traces
     std::vector<base::InternedString> labels;  ///< shortened; empty with RecordNames::numbers
 
@@ -134,6 +137,8 @@ class ImportedSteps {
   void find_matched_messages(const CollectiveMatching& matching);
   [[nodiscard]] bool holds_up(const Rank& rank, const HostCall& call) const;
   [[nodiscard]] TraceRecord record_of(const Rank& rank, uint32_t row) const;
+  /// Whether ranks send each other the rows of their experts by it.
+  [[nodiscard]] bool exchanges_rows(const Rank& rank, const ImportedOp& op) const;
   [[nodiscard]] base::InternedString name_of_kernel(const Rank& rank, const ImportedOp& op) const;
 
   std::span<const ImportedTrace> traces_;

@@ -31,6 +31,7 @@ size_t place_of(IdleCause cause) { return static_cast<size_t>(cause); }
 struct JudgedRank {
   TraceWindow window;
   std::vector<CauseSegment> segments;
+  std::array<double, kNumWallLabels> shares = {};  ///< of its window
   [[nodiscard]] int64_t window_ns() const { return window.time.length_ns(); }
 };
 
@@ -108,6 +109,7 @@ class Judge {
     for (const ImportedTrace& trace : traces) {
       JudgedRank& rank = ranks_.emplace_back();
       is_message_.push_back(stage_messages_of(trace));
+      is_offloading_.push_back(has_offload(trace));
       const TraceExtent extent = extent_of(trace);
       if (extent.last_ns - extent.first_ns > kMaxTraceNs) {
         has_absurd_times_ = true;
@@ -135,8 +137,12 @@ class Judge {
     ImportedWall wall;
     if (num_judged_ > 0) {
       if (num_judged_ > 1) find_waits();
-      for (size_t i = 0; i < ranks_.size(); ++i) book(i, wall.shares);
-      for (double& share : wall.shares) share /= num_judged_;
+      for (size_t i = 0; i < ranks_.size(); ++i) {
+        book(i);
+        for (size_t label = 0; label < kNumWallLabels; ++label) {
+          wall.shares[label] += ranks_[i].shares[label] / num_judged_;
+        }
+      }
     } else {
       wall.shares[place_of(WallLabel::unknown)] = 1;
     }
@@ -204,15 +210,14 @@ class Judge {
     }
   }
 
-  /// Adds the shares of one rank's window.
-  void book(size_t index, std::array<double, kNumWallLabels>& shares) {
-    const JudgedRank& rank = ranks_[index];
+  /// Sets the shares of one rank's window.
+  void book(size_t index) {
+    JudgedRank& rank = ranks_[index];
     if (rank.window_ns() == 0) return;
     const auto add = [&](WallLabel label, double ns) {
-      shares[place_of(label)] += ns / static_cast<double>(rank.window_ns());
+      rank.shares[place_of(label)] += ns / static_cast<double>(rank.window_ns());
     };
-    double to_host_ns = 0;
-    double to_device_ns = 0;
+    double copies_ns = 0;
     for (const CauseSegment& segment : rank.segments) {
       const int64_t ns = segment.end_ns - segment.start_ns;
       switch (segment.cause) {
@@ -228,8 +233,7 @@ class Judge {
           book_comm(index, segment, add);
           break;
         case IdleCause::host_copy:
-          (traces_[index].ops[segment.op].path == CopyPath::to_host ? to_host_ns : to_device_ns) +=
-              static_cast<double>(ns);
+          copies_ns += static_cast<double>(ns);
           break;
         case IdleCause::unknown:
         case IdleCause::count:
@@ -237,9 +241,8 @@ class Judge {
           break;
       }
     }
-    const double both_ns = to_host_ns + to_device_ns;
-    add(is_offload(to_host_ns, to_device_ns) ? WallLabel::memory : WallLabel::host, both_ns);
-    copy_ns_ += both_ns;
+    add(is_offloading_[index] ? WallLabel::memory : WallLabel::host, copies_ns);
+    copy_ns_ += copies_ns;
   }
 
   template <typename Add>
@@ -343,8 +346,11 @@ class Judge {
     // Only the replay tells why a stage was waited for, where the messages are matched.
     const double waits_for_stages =
         matching_.messages.empty() ? 0 : wall.shares[place_of(WallLabel::pipeline)];
-    if (wall.label < WallLabel::compute &&
-        wall.shares[place_of(wall.label)] + waits_for_stages < base::kLeastBindingRatio) {
+    // What a late rank did just before may not be what delayed it, so its whole step counts.
+    const JudgedRank* late = verdict.rank ? &ranks_[static_cast<size_t>(*verdict.rank)] : nullptr;
+    const double share = std::max(wall.shares[place_of(wall.label)],
+                                  late == nullptr ? 0 : late->shares[place_of(wall.label)]);
+    if (wall.label < WallLabel::compute && share + waits_for_stages < base::kLeastBindingRatio) {
       wall.label = WallLabel::compute;
     }
     if (wall.label != verdict.label) {
@@ -644,6 +650,7 @@ class Judge {
   ImportedRoofline roofline_;
   std::vector<JudgedRank> ranks_;              // by trace
   std::vector<std::vector<bool>> is_message_;  ///< by trace and row of its comms: between stages
+  std::vector<bool> is_offloading_;            ///< by trace
   int num_judged_ = 0;
   bool has_absurd_times_ = false;
   int64_t num_ops_ = 0;

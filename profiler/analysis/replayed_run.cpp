@@ -228,15 +228,15 @@ void ReplayedRun::find_slack() {
       if (!is_sync) earliest_ns = add_latency(links, earliest_ns, begun_ns);
       bool is_inferred = record.is_producer_inferred;
       if (links.producer == kNone && begun_ns > earliest_ns) {
-        // The last end just before.
+        // The last end just before. A synchronisation may return some time after it.
+        const int64_t first_ns =
+            is_sync ? record.start_ns + 1 : begun_ns - options_.start_latency_ns;
         auto at = std::upper_bound(ends.begin(), ends.end(), std::pair(begun_ns, kNone));
         for (int looked_at = 0; looked_at < kMostCandidates; ++looked_at) {
-          if (at == ends.begin() || begun_ns - std::prev(at)->first > options_.start_latency_ns)
-            break;
+          if (at == ends.begin() || std::prev(at)->first < first_ns) break;
           --at;
           const TraceRecord& other = record_of(ops_[at->second]);
           if (at->second >= place || (!is_sync && other.stream == record.stream)) continue;
-          if (is_sync && other.end_ns <= record.start_ns) continue;
           links.producer = at->second;
           is_inferred = true;
           if (is_sync) op.duration_ns = record.end_ns - std::max(record.start_ns, other.end_ns);

@@ -11,6 +11,10 @@
 
 namespace moetune::profiler {
 
+/// Name of a collective by which ranks send each other the rows of their experts, where records do
+/// not say what they work on.
+inline constexpr const char* kExpertExchange = "expert_exchange";
+
 /// The least time that a kernel's work takes on the device, where its peaks are known (Williams,
 /// Waterman & Patterson 2009).
 class Roofline {
@@ -88,6 +92,10 @@ class StepCauses {
 
   /// Work on experts' rows, as if all ranks of the layer had as many.
   void compare_experts();
+
+  /// The same where records have no layers: work between two exchanges of rows, as if all ranks
+  /// of the exchange had as much.
+  void compare_between_exchanges();
 
   /// Ranks that send each other messages are stages: each as if it had as much to compute.
   void compare_stages();

@@ -208,7 +208,15 @@ bool is_in_program(const IntervalSet& program, const Interval& gap) {
   return 2 * covered_ns(program, gap) > gap.length_ns();
 }
 
-bool is_offload(double to_host_ns, double to_device_ns) {
+bool has_offload(const ImportedTrace& trace) {
+  double to_host_ns = 0;
+  double to_device_ns = 0;
+  for (const ImportedOp& op : trace.ops) {
+    if (op.kind != ActivityKind::copy) continue;
+    const auto ns = static_cast<double>(op.duration_ns());
+    if (op.path == CopyPath::to_host) to_host_ns += ns;
+    if (op.path == CopyPath::to_device) to_device_ns += ns;
+  }
   return 5 * std::min(to_host_ns, to_device_ns) > to_host_ns + to_device_ns;
 }
 

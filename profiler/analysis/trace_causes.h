@@ -52,8 +52,9 @@ constexpr int64_t kStallNs = 2'000'000;
 /// Whether the host was seen in its program for most of a gap: that is no stall, however long.
 bool is_in_program(const IntervalSet& program, const Interval& gap);
 
-/// More than a fifth of the copied time goes each way: offloading. Otherwise input or results.
-bool is_offload(double to_host_ns, double to_device_ns);
+/// Whether copies to and from the host are offloading: more than a fifth of their time goes each
+/// way. Otherwise they are input or results.
+bool has_offload(const ImportedTrace& trace);
 
 /// What the host did while it was late: nanoseconds of the launching threads.
 struct HostTime {

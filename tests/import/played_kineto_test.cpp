@@ -22,19 +22,20 @@ using profiler::WallLabel;
 using tuner::testing::Fault;
 using tuner::testing::FaultyStep;
 
-constexpr size_t kExperts = 1;   // dp4 ep4
-constexpr size_t kPipeline = 8;  // pp2 dp2 ep2
+constexpr size_t kExperts = 1;     // dp4 ep4
+constexpr size_t kOverlapped = 4;  // dp8, all waits at the end of a step
+constexpr size_t kPipeline = 8;    // pp2 dp2 ep2
 
 struct Judged {
   FaultyStep step;
   ImportedWall wall;
 };
 
-/// With the strength whose removal gains two fifths of the step.
-Judged judged(size_t layout, Fault fault) {
+/// With the strength whose removal gains that share of the step.
+Judged judged(size_t layout, Fault fault, double gain_ratio = 0.4) {
   tuner::testing::FaultyCase faulty{layout, {}, 3, 0.03};
   if (fault != Fault::none) {
-    const auto strength = tuner::testing::strength_for(layout, fault, 0.4);
+    const auto strength = tuner::testing::strength_for(layout, fault, gain_ratio);
     BOOST_TEST_REQUIRE(strength.has_value());
     faulty.faults = {{fault, *strength}};
   }
@@ -120,6 +121,32 @@ BOOST_AUTO_TEST_CASE(a_slow_rank_is_imbalance_of_that_rank) {
   const Judged slow = judged(kExperts, Fault::slow_rank);
   BOOST_TEST((slow.wall.label == WallLabel::imbalance), slow.wall.summary);
   BOOST_TEST((slow.wall.rank == slow.step.faulty_rank), slow.wall.summary);
+}
+
+struct FaultWallRow {
+  size_t layout;
+  Fault fault;
+  WallLabel label;
+  const char* sub_cause;
+  bool is_of_rank;
+};
+constexpr FaultWallRow kFaultWalls[] = {
+    {kExperts, Fault::syncs, WallLabel::host, "sync", false},
+    {kOverlapped, Fault::loader, WallLabel::host, "loader", true},
+    {kExperts, Fault::uneven_experts, WallLabel::imbalance, "experts", false},
+    {kPipeline, Fault::uneven_experts, WallLabel::imbalance, "experts", false},
+    {kPipeline, Fault::offload, WallLabel::memory, "offload", false},
+};
+
+BOOST_AUTO_TEST_CASE(faults_have_their_walls) {
+  for (const FaultWallRow& row : kFaultWalls) {
+    const Judged one = judged(row.layout, row.fault, 0.25);
+    BOOST_TEST_CONTEXT(tuner::testing::row_of(row.fault).name << ": " << one.wall.summary) {
+      BOOST_TEST((one.wall.label == row.label));
+      BOOST_TEST(one.wall.sub_cause == row.sub_cause);
+      BOOST_TEST((!row.is_of_rank || one.wall.rank == one.step.faulty_rank));
+    }
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

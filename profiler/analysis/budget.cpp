@@ -4,13 +4,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <map>
-#include <unordered_map>
 #include <unordered_set>
 
 #include "kernels/base/error.h"
 #include "profiler/analysis/gaps.h"
 #include "profiler/analysis/intervals.h"
-#include "profiler/analysis/trace_index.h"
 
 namespace moetune::profiler {
 namespace {
@@ -28,6 +26,8 @@ struct BusySets {
 
 BusySets busy_sets(const TraceIndex& index) {
   std::vector<Interval> compute, useful, communication, memcpy, host_sync;
+  compute.reserve(static_cast<size_t>(index.size()));
+  useful.reserve(static_cast<size_t>(index.size()));
   std::map<std::string, std::vector<Interval>> by_group;
   for (int64_t i = 0; i < index.size(); ++i) {
     const TraceRecord& record = index.record(i);
@@ -68,9 +68,9 @@ BusySets busy_sets(const TraceIndex& index) {
 std::map<std::string, GroupBudget> group_volumes(const TraceIndex& index, const BusySets& sets) {
   std::map<std::string, GroupBudget> groups;
   for (int64_t i = 0; i < index.size(); ++i) {
+    if (index.op_class(i) == OpClass::compute || index.op_class(i) == OpClass::host) continue;
     const TraceRecord& record = index.record(i);
     const std::string name = group_of(record, index.op_class(i));
-    if (name.empty()) continue;
     GroupBudget& group = groups[name];
     ++group.count;
     group.bytes += record.bytes;
@@ -87,14 +87,23 @@ std::map<std::string, GroupBudget> group_volumes(const TraceIndex& index, const 
   return groups;
 }
 
-/// The compute kernel that starts at each time, first in program order.
-std::unordered_map<int64_t, int64_t> kernels_by_start(const TraceIndex& index) {
-  std::unordered_map<int64_t, int64_t> kernels;
+/// The compute kernel that starts at the end of each gap, first in program order; kNoPosition where
+/// none does. Gaps are ascending.
+std::vector<int64_t> kernels_behind(const TraceIndex& index, const std::vector<Interval>& gaps) {
+  std::vector<int64_t> kernels(gaps.size(), kNoPosition);
+  size_t at = 0;  // kernels mostly start one after the other, so the next gap is near
   for (int64_t i = 0; i < index.size(); ++i) {
     const TraceRecord& record = index.record(i);
-    if (index.op_class(i) == OpClass::compute && record.end_ns > record.start_ns) {
-      kernels.try_emplace(record.start_ns, i);
+    if (index.op_class(i) != OpClass::compute || record.end_ns <= record.start_ns) continue;
+    if (at == gaps.size() || gaps[at].end_ns != record.start_ns) {
+      const bool is_between = at < gaps.size() && record.start_ns < gaps[at].end_ns &&
+                              (at == 0 || record.start_ns > gaps[at - 1].end_ns);
+      if (is_between) continue;
+      at = static_cast<size_t>(
+          std::ranges::lower_bound(gaps, record.start_ns, {}, &Interval::end_ns) - gaps.begin());
+      if (at == gaps.size() || gaps[at].end_ns != record.start_ns) continue;
     }
+    if (kernels[at] == kNoPosition) kernels[at] = i;
   }
   return kernels;
 }
@@ -150,15 +159,12 @@ class BlockingBook {
 
 void explain_gaps(const TraceIndex& index, const IntervalSet& gaps, BlockingBook& book,
                   StepBudget& budget) {
-  const auto kernels = kernels_by_start(index);
-  for (const Interval& gap : gaps.intervals()) {
-    const auto kernel =
-        gap.end_ns == index.window().end_ns ? kernels.end() : kernels.find(gap.end_ns);
+  const std::vector<int64_t> kernels = kernels_behind(index, gaps.intervals());
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    const Interval& gap = gaps.intervals()[i];
+    const int64_t kernel = gap.end_ns == index.window().end_ns ? kNoPosition : kernels[i];
     const int64_t stalled_before = budget.dependency_stalled_ns;
-    for (const GapPart& part :
-         explain_gap(index, gap, kernel == kernels.end() ? kNoPosition : kernel->second)) {
-      book.book(part);
-    }
+    for (const GapPart& part : explain_gap(index, gap, kernel)) book.book(part);
     ++budget.num_gaps;
     if (budget.dependency_stalled_ns > stalled_before) ++budget.num_unresolved_gaps;
   }
@@ -216,14 +222,17 @@ double GroupBudget::overlap_ratio() const {
 }
 
 StepBudget compute_budget(const StepTrace& trace, const ClassificationRules& rules) {
-  const TraceIndex index(trace, rules);
+  return compute_budget(TraceIndex(trace, rules), rules);
+}
+
+StepBudget compute_budget(const TraceIndex& index, const ClassificationRules& rules) {
   const BusySets sets = busy_sets(index);
   const IntervalSet window({index.window()});
   const IntervalSet idle = subtract(window, sets.device);
 
   StepBudget budget;
-  budget.rank = trace.rank;
-  budget.step = trace.step;
+  budget.rank = index.trace().rank;
+  budget.step = index.trace().step;
   budget.step_ns = window.total_ns();
   budget.device_busy_ns = sets.device.total_ns();
   budget.device_idle_ns = idle.total_ns();

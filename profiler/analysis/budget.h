@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "profiler/analysis/classify.h"
+#include "profiler/analysis/trace_index.h"
 #include "profiler/record.h"
 
 namespace moetune::profiler {
@@ -84,5 +85,6 @@ constexpr int64_t kMaxResidualNs = 500'000;
 /// Throws base::Error when the trace contradicts itself (a record that ends before it starts, an id
 /// twice) or when the budget does not add up.
 StepBudget compute_budget(const StepTrace& trace, const ClassificationRules& rules);
+StepBudget compute_budget(const TraceIndex& index, const ClassificationRules& rules);
 
 }  // namespace moetune::profiler

@@ -2,18 +2,25 @@
 #include "profiler/analysis/critical_path.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
-
-#include "profiler/analysis/trace_index.h"
 
 namespace moetune::profiler {
 namespace {
+
+constexpr size_t kNumPathClasses = static_cast<size_t>(PathClass::count);
+
+const base::InternedString kHost = "host";
+const base::InternedString kLaunch = "launch";
+const base::InternedString kStepEnd = "step_end";
 
 /// Walks from the end of the window to its start. The cursor only moves back and every move emits
 /// the segment it passed, so the segments tile the window whatever the trace says.
 class PathWalker {
  public:
-  explicit PathWalker(const TraceIndex& index) : index_(index), cursor_(index.window().end_ns) {}
+  explicit PathWalker(const TraceIndex& index) : index_(index), cursor_(index.window().end_ns) {
+    path_.segments.reserve(static_cast<size_t>(index.size()) + 1);
+  }
 
   CriticalPath walk() {
     begin();
@@ -24,16 +31,20 @@ class PathWalker {
         step_device();
       }
     }
-    emit(index_.window().start_ns, kNoPosition, "host", PathClass::host);
+    emit(index_.window().start_ns, kNoPosition, kHost, PathClass::host);
     std::reverse(path_.segments.begin(), path_.segments.end());
+    std::array<int64_t, kNumPathClasses> sums = {};
     for (const PathSegment& segment : path_.segments) {
-      path_.ns_by_class[segment.path_class] += segment.end_ns - segment.start_ns;
+      sums[static_cast<size_t>(segment.path_class)] += segment.end_ns - segment.start_ns;
+    }
+    for (size_t i = 0; i < sums.size(); ++i) {
+      if (sums[i] > 0) path_.ns_by_class[static_cast<PathClass>(i)] = sums[i];
     }
     return std::move(path_);
   }
 
  private:
-  void emit(int64_t to_ns, int64_t position, const std::string& name, PathClass path_class) {
+  void emit(int64_t to_ns, int64_t position, base::InternedString name, PathClass path_class) {
     const int64_t start = std::max(to_ns, index_.window().start_ns);
     if (start >= cursor_) return;
     PathSegment segment{kNoRecord, name, {}, path_class, start, cursor_};
@@ -56,10 +67,10 @@ class PathWalker {
     const int64_t last = index_.last_device_record();
     const int64_t host_end = index_.last_host_ns();
     if (last != kNoPosition && index_.record(last).end_ns >= host_end) {
-      emit(index_.record(last).end_ns, kNoPosition, "step_end", PathClass::wait);
+      emit(index_.record(last).end_ns, kNoPosition, kStepEnd, PathClass::wait);
       go_to(last, false);
     } else if (index_.size() > 0) {
-      emit(host_end, kNoPosition, "step_end", PathClass::wait);
+      emit(host_end, kNoPosition, kStepEnd, PathClass::wait);
       go_before_on_host(index_.size());
     }
   }
@@ -108,7 +119,7 @@ class PathWalker {
     const int64_t position = position_;
     const TraceRecord& record = index_.record(position);
     if (index_.op_class(position) != OpClass::host) {
-      emit(record.launch_start_ns, position, "launch", PathClass::host);
+      emit(record.launch_start_ns, position, kLaunch, PathClass::host);
       go_before_on_host(position);
       return;
     }
@@ -131,7 +142,7 @@ class PathWalker {
     }
     const TraceRecord& record = index_.record(before);
     const bool is_sync = index_.op_class(before) == OpClass::host;
-    emit(is_sync ? record.end_ns : record.launch_end_ns, kNoPosition, "host", PathClass::host);
+    emit(is_sync ? record.end_ns : record.launch_end_ns, kNoPosition, kHost, PathClass::host);
     go_to(before, true);
   }
 
@@ -160,13 +171,16 @@ const char* name_of(PathClass path_class) {
       return "host";
     case PathClass::stalled:
       return "stalled";
+    case PathClass::count:
+      break;
   }
   return "?";
 }
 
 CriticalPath critical_path(const StepTrace& trace, const ClassificationRules& rules) {
-  const TraceIndex index(trace, rules);
-  return PathWalker(index).walk();
+  return critical_path(TraceIndex(trace, rules));
 }
+
+CriticalPath critical_path(const TraceIndex& index) { return PathWalker(index).walk(); }
 
 }  // namespace moetune::profiler

@@ -4,10 +4,10 @@
 
 #include <cstdint>
 #include <map>
-#include <string>
 #include <vector>
 
 #include "profiler/analysis/classify.h"
+#include "profiler/analysis/trace_index.h"
 #include "profiler/record.h"
 
 namespace moetune::profiler {
@@ -20,14 +20,16 @@ enum class PathClass : uint8_t {
   memcpy,
   host,     ///< launching, or returning from a synchronisation
   stalled,  ///< no predecessor explains it
+  count
 };
 const char* name_of(PathClass path_class);
 
 /// One link of the chain.
 struct PathSegment {
   int64_t record_id = kNoRecord;  ///< kNoRecord before the first and after the last record
-  std::string name;   ///< the record's; "launch" and "host" for the host, "step_end" for the end
-  std::string group;  ///< communication only
+  /// The record's; "launch" and "host" for the host, "step_end" for the end.
+  base::InternedString name;
+  base::InternedString group;  ///< communication only
   PathClass path_class = PathClass::compute;
   int64_t start_ns = 0;
   int64_t end_ns = 0;
@@ -43,5 +45,6 @@ struct CriticalPath {
 /// launch (in this order when equal). Host launches are followed through the host's program order
 /// and through its synchronisations. Errors as compute_budget.
 CriticalPath critical_path(const StepTrace& trace, const ClassificationRules& rules);
+CriticalPath critical_path(const TraceIndex& index);
 
 }  // namespace moetune::profiler

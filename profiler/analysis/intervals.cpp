@@ -12,8 +12,9 @@ int64_t overlap_ns(const Interval& a, const Interval& b) {
 
 IntervalSet::IntervalSet(std::vector<Interval> intervals) {
   std::erase_if(intervals, [](const Interval& i) { return i.length_ns() == 0; });
-  std::sort(intervals.begin(), intervals.end(),
-            [](const Interval& a, const Interval& b) { return a.start_ns < b.start_ns; });
+  if (!std::ranges::is_sorted(intervals, {}, &Interval::start_ns)) {
+    std::ranges::sort(intervals, {}, &Interval::start_ns);
+  }
   for (const Interval& interval : intervals) {
     if (!intervals_.empty() && interval.start_ns <= intervals_.back().end_ns) {
       intervals_.back().end_ns = std::max(intervals_.back().end_ns, interval.end_ns);

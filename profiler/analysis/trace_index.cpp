@@ -9,7 +9,7 @@
 namespace moetune::profiler {
 
 TraceIndex::TraceIndex(const StepTrace& trace, const ClassificationRules& rules)
-    : window_{trace.start_ns, trace.end_ns}, last_host_ns_(trace.start_ns) {
+    : trace_(trace), window_{trace.start_ns, trace.end_ns}, last_host_ns_(trace.start_ns) {
   MOETUNE_CHECK(trace.end_ns >= trace.start_ns,
                 "step {} of rank {} ends at {} ns before it starts at {} ns", trace.step,
                 trace.rank, trace.end_ns, trace.start_ns);

@@ -22,6 +22,7 @@ class TraceIndex {
   /// Throws base::Error when an id is there twice or a record or the step ends before it starts.
   TraceIndex(const StepTrace& trace, const ClassificationRules& rules);
 
+  [[nodiscard]] const StepTrace& trace() const { return trace_; }
   [[nodiscard]] int64_t size() const { return static_cast<int64_t>(records_.size()); }
   [[nodiscard]] const TraceRecord& record(int64_t position) const { return *at(position).record; }
   [[nodiscard]] OpClass op_class(int64_t position) const { return at(position).op_class; }
@@ -61,6 +62,7 @@ class TraceIndex {
   }
   [[nodiscard]] int64_t position_of(int64_t id, int64_t before) const;
 
+  const StepTrace& trace_;
   Interval window_;
   std::vector<Entry> records_;
   std::vector<int64_t> host_syncs_;

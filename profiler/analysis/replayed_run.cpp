@@ -85,7 +85,8 @@ void ReplayedRun::add_rank(uint32_t trace) {
     }
     const int64_t length_ns = record.end_ns - record.start_ns;
     op.duration_ns = length_ns;
-    if (is_on_host(record)) {
+    links.is_on_host = is_on_host(record);
+    if (links.is_on_host) {
       if (record.kind == RecordKind::host_sync && links.producer != kNone) {
         const int64_t released_ns =
             std::max(record.start_ns, step.records[ops_[links.producer].row].end_ns);
@@ -404,9 +405,7 @@ class ReplayedRun::Ordering {
   static uint32_t device_of(uint32_t place) { return 2 * place + 1; }
   static size_t begin_of(uint32_t place) { return 2 * size_t{place}; }
   static size_t end_of(uint32_t place) { return 2 * size_t{place} + 1; }
-  [[nodiscard]] bool is_host(uint32_t place) const {
-    return is_on_host(run_.record_of(run_.ops_[place]));
-  }
+  [[nodiscard]] bool is_host(uint32_t place) const { return run_.links_[place].is_on_host; }
 
   /// Calls `visit(event, part that waits for it)`.
   template <typename Visit>
@@ -547,7 +546,6 @@ int64_t ReplayedRun::step_ns(const std::vector<ReplayOp>& ops) const {
     const uint32_t place = entry >> kPlaceShift;
     const ReplayOp& op = ops[place];
     const Links& links = links_[place];
-    const TraceRecord& record = record_of(op);
     if ((entry & kLaunch) != 0) {
       int64_t& host_ns = host[op.trace];
       host_ns += op.gap_ns + op.launch_ns;
@@ -556,7 +554,7 @@ int64_t ReplayedRun::step_ns(const std::vector<ReplayOp>& ops) const {
                                             ends[links.queued_behind]));
       }
       begins[place] = host_ns;
-      if (is_on_host(record)) {
+      if (links.is_on_host) {
         if (op.is_waiting && links.producer != kNone) {
           host_ns = std::max(host_ns, ends[links.producer]);
         }

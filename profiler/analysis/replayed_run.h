@@ -28,6 +28,8 @@ struct ReplayOp {
   /// For a launch that waited for the device: from the start of the op that ran then to the
   /// launch's return. 0: the launch returns as soon as that op starts.
   int64_t queue_lag_ns = 0;
+
+  bool operator==(const ReplayOp&) const = default;
 };
 
 struct ReplayOptions {
@@ -100,6 +102,7 @@ class ReplayedRun {
     /// 0: it follows the start.
     int64_t queue_lead_ns = 0;
     int32_t instance = -1;
+    bool is_on_host = false;
   };
   struct RankRows {
     std::vector<uint32_t> ops;  ///< in program order, contiguous in ops_

@@ -48,6 +48,7 @@ StepCauses::StepCauses(const ReplayedRun& run, const StepFacts& facts)
   is_short_ = memory.capacity_bytes <= 0 ||
               static_cast<double>(memory.peak_bytes) >
                   facts.short_ratio * static_cast<double>(memory.capacity_bytes);
+  find_traits();
   find_usual_gap();
   compare_ranks();
   compare_beside_collectives(facts);
@@ -55,6 +56,7 @@ StepCauses::StepCauses(const ReplayedRun& run, const StepFacts& facts)
   compare_experts();
   compare_between_exchanges();
   compare_stages();
+  find_present();
 }
 
 std::optional<uint32_t> StepCauses::with_slow_link() const {
@@ -74,7 +76,7 @@ std::optional<uint32_t> StepCauses::with_slow_link() const {
 }
 
 void StepCauses::drop(SubCause cause, Ops& ops, std::optional<uint32_t> trace) const {
-  if (cause == SubCause::recompute && !is_short_) return;
+  if (!has(cause)) return;
   // Of communication itself all members have part; what delays its launch is one rank's alone.
   const bool is_shared = row_of(cause).label == WallLabel::communication;
   for (size_t i = 0; i < ops.size(); ++i) {
@@ -92,45 +94,89 @@ bool StepCauses::is_stall(const ReplayOp& op) const {
   return op.gap_ns > std::max(stall_ns_, kStallGaps * usual_gap_ns_);
 }
 
+void StepCauses::find_traits() {
+  traits_.reserve(run_.ops().size());
+  for (const ReplayOp& op : run_.ops()) {
+    const TraceRecord& record = run_.record_of(op);
+    unsigned traits = 0;
+    const auto set = [&](Trait trait, bool has) {
+      if (has) traits |= trait;
+    };
+    set(kCommunication, !record.group.empty());
+    set(kRecompute, record.is_recompute);
+    switch (record.kind) {
+      case RecordKind::kernel:
+        set(kKernel, true);
+        break;
+      case RecordKind::collective:
+        break;
+      case RecordKind::p2p:
+        set(kMessage, true);
+        break;
+      case RecordKind::memcpy:
+        set(kInput, has_word(record, {"input"}));
+        set(kOffload, has_word(record, {"offload", "reload"}));
+        break;
+      case RecordKind::host_sync:
+        set(kSync, true);
+        break;
+      case RecordKind::host_work:
+        set(kAllocator, has_word(record, {"alloc", "Malloc", "Free"}));
+        set(kLoader, has_word(record, {"load", "Load"}));
+        set(kOtherHostWork, (traits & (kAllocator | kLoader)) == 0);
+        break;
+    }
+    traits_.push_back(static_cast<uint16_t>(traits));
+  }
+}
+
+void StepCauses::find_present() {
+  const Ops& ops = run_.ops();
+  for (size_t id = 0; id < has_.size(); ++id) {
+    const auto cause = static_cast<SubCause>(id);
+    if (cause == SubCause::recompute && !is_short_) continue;
+    for (size_t i = 0; i < ops.size() && !has_[id]; ++i) {
+      ReplayOp op = ops[i];
+      drop_one(cause, i, op);
+      has_[id] = !(op == ops[i]);
+    }
+  }
+}
+
 void StepCauses::drop_one(SubCause cause, size_t place, ReplayOp& op) const {
-  const TraceRecord& record = run_.record_of(op);
-  const bool is_host_work = record.kind == RecordKind::host_work;
-  const bool is_allocator = is_host_work && has_word(record, {"alloc", "Malloc", "Free"});
-  const bool is_loader = is_host_work && has_word(record, {"load", "Load"});
-  const bool is_communication = !record.group.empty();
+  const auto is = [&](Trait trait) { return (traits_[place] & trait) != 0; };
   switch (cause) {
     case SubCause::transfer:
-      if (is_communication) op.duration_ns = 0;
+      if (is(kCommunication)) op.duration_ns = 0;
       return;
     case SubCause::one_link:
-      if (is_communication) shorten(op.duration_ns, usual_transfer_ns_[place]);
+      if (is(kCommunication)) shorten(op.duration_ns, usual_transfer_ns_[place]);
       return;
     case SubCause::contention:
-      if (!is_communication) shorten(op.duration_ns, free_ns_[place]);
+      if (!is(kCommunication)) shorten(op.duration_ns, free_ns_[place]);
       return;
     case SubCause::launch:
       op.launch_ns = op.queue_lag_ns = 0;
       if (!is_stall(op)) op.gap_ns = 0;
-      if (is_host_work && !is_allocator && !is_loader) op.duration_ns = 0;
+      if (is(kOtherHostWork)) op.duration_ns = 0;
       return;
     case SubCause::sync:
-      if (record.kind != RecordKind::host_sync) return;
+      if (!is(kSync)) return;
       op.duration_ns = 0;
       op.is_waiting = false;
       return;
     case SubCause::allocator:
-      if (is_allocator) op.duration_ns = 0;
+      if (is(kAllocator)) op.duration_ns = 0;
       return;
     case SubCause::loader:
-      if (is_loader) op.duration_ns = 0;
-      if (record.kind == RecordKind::memcpy && has_word(record, {"input"})) op.duration_ns = 0;
+      if (is(kLoader) || is(kInput)) op.duration_ns = 0;
       if (is_stall(op)) op.gap_ns = usual_gap_ns_;
       return;
     case SubCause::bubble:
-      if (record.kind == RecordKind::p2p) op.is_waiting = false;
+      if (is(kMessage)) op.is_waiting = false;
       return;
     case SubCause::uneven_stage:
-      if (record.kind == RecordKind::kernel) scale(op.duration_ns, stage_factors_[op.trace]);
+      if (is(kKernel)) scale(op.duration_ns, stage_factors_[op.trace]);
       return;
     case SubCause::rank:
       shorten(op.duration_ns, fastest_ns_[place]);
@@ -139,12 +185,10 @@ void StepCauses::drop_one(SubCause cause, size_t place, ReplayOp& op) const {
       shorten(op.duration_ns, balanced_ns_[place]);
       return;
     case SubCause::recompute:
-      if (record.is_recompute) op.duration_ns = 0;
+      if (is(kRecompute)) op.duration_ns = 0;
       return;
     case SubCause::offload:
-      if (record.kind == RecordKind::memcpy && has_word(record, {"offload", "reload"})) {
-        op.duration_ns = 0;
-      }
+      if (is(kOffload)) op.duration_ns = 0;
       return;
     case SubCause::unexplained:
       op.slack_ns = 0;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -66,11 +67,30 @@ class StepCauses {
 
   void drop(SubCause cause, std::vector<ReplayOp>& ops, std::optional<uint32_t> trace = {}) const;
 
+  /// Whether dropping it changes any operation.
+  [[nodiscard]] bool has(SubCause cause) const { return has_[static_cast<size_t>(cause)]; }
+
  private:
   /// Whether the rank takes part in this communication.
   [[nodiscard]] bool is_member(size_t op, uint32_t trace) const;
 
   [[nodiscard]] bool is_stall(const ReplayOp& op) const;
+
+  /// What kinds of work there are for the causes, as bits.
+  enum Trait : uint16_t {
+    kKernel = 1 << 0,
+    kCommunication = 1 << 1,
+    kMessage = 1 << 2,
+    kInput = 1 << 3,
+    kOffload = 1 << 4,
+    kRecompute = 1 << 5,
+    kSync = 1 << 6,
+    kAllocator = 1 << 7,
+    kLoader = 1 << 8,
+    kOtherHostWork = 1 << 9,
+  };
+  void find_traits();
+  void find_present();
 
   void drop_one(SubCause cause, size_t place, ReplayOp& op) const;
 
@@ -106,6 +126,8 @@ class StepCauses {
   int64_t stall_ns_;
   bool is_short_ = false;
   int64_t usual_gap_ns_ = 0;
+  std::array<bool, static_cast<size_t>(SubCause::count)> has_ = {};
+  std::vector<uint16_t> traits_;  ///< by operation: each is dropped many times, its record is large
   // Durations without a cause, by operation; -1: unchanged.
   std::vector<int64_t> fastest_ns_;         // SubCause::rank
   std::vector<int64_t> free_ns_;            // SubCause::contention

@@ -9,6 +9,7 @@
 #include "kernels/base/error.h"
 #include "profiler/analysis/gaps.h"
 #include "profiler/analysis/intervals.h"
+#include "profiler/analysis/trace_index.h"
 
 namespace moetune::profiler {
 namespace {

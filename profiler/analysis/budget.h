@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "profiler/analysis/classify.h"
-#include "profiler/analysis/trace_index.h"
 #include "profiler/record.h"
 
 namespace moetune::profiler {
+
+class TraceIndex;
 
 /// Communication of one group, or of all: volume, busy and exposed time, which are meaningful only
 /// together, and what of it blocks compute.

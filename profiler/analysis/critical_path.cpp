@@ -5,6 +5,8 @@
 #include <array>
 #include <utility>
 
+#include "profiler/analysis/trace_index.h"
+
 namespace moetune::profiler {
 namespace {
 

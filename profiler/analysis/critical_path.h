@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "profiler/analysis/classify.h"
-#include "profiler/analysis/trace_index.h"
 #include "profiler/record.h"
 
 namespace moetune::profiler {
+
+class TraceIndex;
 
 enum class PathClass : uint8_t {
   compute,

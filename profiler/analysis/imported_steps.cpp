@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "kernels/base/cxx_names.h"
-#include "profiler/analysis/group_words.h"
+#include "profiler/analysis/expert_exchanges.h"
 #include "profiler/analysis/recurring_steps.h"
 #include "profiler/analysis/step_causes.h"
 #include "profiler/analysis/trace_causes.h"
@@ -39,15 +39,6 @@ std::string purpose_of(const ImportedTrace& trace, const ImportedOp& op) {
     }
   }
   return {};
-}
-
-/// Kernels and collectives that may exchange the rows of experts.
-bool is_exchange(std::string_view name) {
-  const auto has = [&](std::string_view word) { return name.find(word) != std::string_view::npos; };
-  if (has("all_to_all") || has("alltoall")) return true;
-  const KernelClass kind = kernel_class_of(name);
-  return (kind == KernelClass::deepep || kind == KernelClass::hybridep) &&
-         (has("dispatch") || has("combine"));
 }
 
 /// Whether waits between streams would be in the trace, had there been any: it has waits of some
@@ -132,7 +123,6 @@ void ImportedSteps::add_rank(uint32_t index) {
     const std::string& text = trace.names[static_cast<uint32_t>(name)];
     rank.name_ids.push_back(ids_.try_emplace(text, ids_.size()).first->second);
     rank.work.push_back(row_of(kernel_class_of(text)).work);
-    rank.is_exchange.push_back(is_exchange(text));
     if (names_ == RecordNames::texts) {
       rank.labels.emplace_back(base::cut_text(base::unscoped_name(text), kMostShownBytes));
     }
@@ -376,9 +366,16 @@ void ImportedSteps::find_matched_ops(const CollectiveMatching& matching) {
       });
       if (is_taken) named.group += fmt::format("#{}", named.id);
     }
-    for (const CollectivePart& part : one.parts) {
+    const std::optional<ExpertExchange> exchange = expert_exchange_of(traces_, one);
+    for (size_t number = 0; number < one.parts.size(); ++number) {
+      const CollectivePart& part = one.parts[number];
       communicators_.emplace(std::pair(static_cast<int32_t>(part.trace), named.group), named.id);
-      matched_ops_[part.trace][part.op] = {named.group, static_cast<int64_t>(i), one.transfer_ns};
+      MatchedOp& matched = matched_ops_[part.trace][part.op];
+      matched = {named.group, static_cast<int64_t>(i), one.transfer_ns};
+      if (!exchange) continue;
+      matched.opens = exchange->opens;
+      matched.closes = exchange->closes;
+      matched.received = exchange->received[number];
     }
   }
 }
@@ -402,16 +399,6 @@ void ImportedSteps::find_matched_messages(const CollectiveMatching& matching) {
   for (uint32_t trace = 0; trace < pipelines.size(); ++trace) {
     communicators_.emplace(std::pair(static_cast<int32_t>(trace), kStages), pipelines[trace]);
   }
-}
-
-bool ImportedSteps::exchanges_rows(const Rank& rank, const ImportedOp& op) const {
-  if (op.comm == kNoRow) return rank.is_exchange[op.name];
-  const ImportedTrace& trace = traces_[rank.trace];
-  const uint32_t collective = trace.comms[op.comm].collective;
-  if (collective == kNoRow || !rank.is_exchange[collective]) return false;
-  // Sequences and heads are exchanged in groups of other purposes.
-  const auto group = group_of_words(purpose_of(trace, op));
-  return !group || *group == "ep" || *group == "world";
 }
 
 base::InternedString ImportedSteps::name_of_kernel(const Rank& rank, const ImportedOp& op) const {
@@ -452,9 +439,7 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
     }
   } else {
     record.kind = RecordKind::collective;
-    record.name = names_ == RecordNames::numbers && exchanges_rows(rank, op)
-                      ? base::InternedString(kExpertExchange)
-                      : name_of_kernel(rank, op);
+    record.name = name_of_kernel(rank, op);
     record.bytes = op.bytes;
     const auto matched = matched_ops_[rank.trace].find(row);
     if (matched == matched_ops_[rank.trace].end()) {
@@ -465,6 +450,8 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
       record.group = matched->second.group;
       record.sequence = matched->second.sequence;
       record.transfer_ns = std::min(op.duration_ns(), matched->second.transfer_ns);
+      const bool is_exchange = matched->second.opens || matched->second.closes;
+      if (is_exchange && names_ == RecordNames::numbers) record.name = kExpertExchange;
     }
   }
   return record;
@@ -571,6 +558,7 @@ class ImportedSteps::Writer {
       record.is_producer_inferred = producer.is_inferred;
     }
     const int64_t id = add(std::move(record));
+    follow_exchanges(row, id);
     device_end_ns_ = std::max(device_end_ns_, op.end_ns);
     launched_[op.stream].push_back({call == nullptr ? host_ns_ : call->start_ns, id});
     const bool is_copy = call != nullptr && op.kind == ActivityKind::copy;
@@ -579,6 +567,35 @@ class ImportedSteps::Writer {
                     (call->kind == CallKind::copy && call->end_ns >= op.end_ns));
     if (is_waited_for && call->end_ns > host_ns_) {
       add_host(RecordKind::host_sync, "copy", host_ns_, call->end_ns, id);
+    }
+  }
+
+  /// Kernels between an exchange that brings rows of experts and the one that takes them back are
+  /// of one layer, which has the exchange's number. Of chunks, several exchanges are open at once.
+  void follow_exchanges(uint32_t row, int64_t id) {
+    TraceRecord& record = step_.records[static_cast<size_t>(id)];
+    if (record.kind == RecordKind::kernel) {
+      if (num_open_ > 0) expert_kernels_.push_back({id, row, layer_, received_});
+      return;
+    }
+    if (record.kind != RecordKind::collective || !(record.name == kExpertExchange)) return;
+    const MatchedOp& matched = steps_.matched_ops_[rank_.trace].at(row);
+    if (matched.opens && !(matched.closes && num_open_ > 0)) {
+      ++num_open_;
+      layer_ = static_cast<int32_t>(matched.sequence);
+      received_ = matched.received;
+      record.layer = layer_;
+    } else if (num_open_ > 0) {
+      --num_open_;
+      record.layer = layer_;
+      for (const ExpertKernel& kernel : expert_kernels_) {
+        TraceRecord& own = step_.records[static_cast<size_t>(kernel.id)];
+        own.layer = kernel.layer;
+        // Only in proportion. Its number of threads may follow from the rows.
+        own.flops = kernel.received;
+        own.name = steps_.name_of_kernel(rank_, trace_.ops[kernel.row]);
+      }
+      expert_kernels_.clear();
     }
   }
 
@@ -634,6 +651,16 @@ class ImportedSteps::Writer {
   StepTrace step_;
   int64_t host_ns_ = 0;
   int64_t device_end_ns_ = 0;
+  struct ExpertKernel {
+    int64_t id = 0;
+    uint32_t row = 0;
+    int32_t layer = 0;
+    int64_t received = 0;
+  };
+  std::vector<ExpertKernel> expert_kernels_;  ///< since an exchange brought rows
+  int num_open_ = 0;                          ///< exchanges whose rows have not been taken back
+  int32_t layer_ = -1;                        ///< number of the last one that brought rows
+  int64_t received_ = 0;                      ///< elements that it brought
   std::vector<StreamWait>::const_iterator next_wait_;
   std::map<uint32_t, std::vector<Producer>> waiting_;  ///< by stream: records that it waits for
   /// By stream: when each record of it was launched.

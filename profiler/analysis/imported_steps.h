@@ -64,7 +64,9 @@ enum class RecordNames : uint8_t {
 ///    waiting for a stage. A collective, and a message of another group, transfers from the arrival
 ///    of the last matched rank on; if unmatched, all the time.
 ///  - Ranks that matched messages connect are one pipeline.
-///  - An all-to-all of a group for experts, or of unknown purpose, exchanges the rows of experts.
+///  - Kernels between two exchanges of experts' rows (expert_exchanges.h) are of one layer, and
+///  have
+///    what their rank received for their size.
 class ImportedSteps {
  public:
   /// Refers to the traces.
@@ -100,7 +102,6 @@ class ImportedSteps {
     uint32_t trace = 0;
     // Indexed by name of the trace:
     std::vector<WorkClass> work;
-    std::vector<bool> is_exchange;             ///< kernel or collective that may move experts' rows
     std::vector<size_t> name_ids;              ///< one id per text, shared by all traces
     std::vector<base::InternedString> labels;  ///< shortened; empty with RecordNames::numbers
 
@@ -120,6 +121,10 @@ class ImportedSteps {
     int64_t sequence = 0;
     int64_t transfer_ns = 0;
     bool is_receive = false;  ///< of messages between stages
+    // Of expert exchanges (ExpertExchange):
+    bool opens = false;
+    bool closes = false;
+    int64_t received = 0;
   };
   class Writer;
 
@@ -137,8 +142,6 @@ class ImportedSteps {
   void find_matched_messages(const CollectiveMatching& matching);
   [[nodiscard]] bool holds_up(const Rank& rank, const HostCall& call) const;
   [[nodiscard]] TraceRecord record_of(const Rank& rank, uint32_t row) const;
-  /// Whether ranks send each other the rows of their experts by it.
-  [[nodiscard]] bool exchanges_rows(const Rank& rank, const ImportedOp& op) const;
   [[nodiscard]] base::InternedString name_of_kernel(const Rank& rank, const ImportedOp& op) const;
 
   std::span<const ImportedTrace> traces_;

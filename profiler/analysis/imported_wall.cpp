@@ -241,8 +241,13 @@ class Judge {
           break;
       }
     }
-    add(is_offloading_[index] ? WallLabel::memory : WallLabel::host, copies_ns);
+    add(label_of_copies(index), copies_ns);
     copy_ns_ += copies_ns;
+    if (!is_offloading_[index]) input_ns_ += copies_ns;
+  }
+
+  [[nodiscard]] WallLabel label_of_copies(size_t index) const {
+    return is_offloading_[index] ? WallLabel::memory : WallLabel::host;
   }
 
   template <typename Add>
@@ -278,7 +283,8 @@ class Judge {
       blame_[last.trace][place_of(label)] += static_cast<double>(ns);
     };
     using C = IdleCause;
-    book(WallLabel::host, sums[place_of(C::host)] + sums[place_of(C::host_copy)]);
+    book(WallLabel::host, sums[place_of(C::host)]);
+    book(label_of_copies(last.trace), sums[place_of(C::host_copy)]);
     book(WallLabel::imbalance, sums[place_of(C::compute)] + sums[place_of(C::latency)]);
     book(WallLabel::communication, sums[place_of(C::communication)]);
     book(WallLabel::unknown, sums[place_of(C::unknown)] + wait_ns - seen_ns);
@@ -346,10 +352,12 @@ class Judge {
     // Only the replay tells why a stage was waited for, where the messages are matched.
     const double waits_for_stages =
         matching_.messages.empty() ? 0 : wall.shares[place_of(WallLabel::pipeline)];
-    // What a late rank did just before may not be what delayed it, so its whole step counts.
-    const JudgedRank* late = verdict.rank ? &ranks_[static_cast<size_t>(*verdict.rank)] : nullptr;
-    const double share = std::max(wall.shares[place_of(wall.label)],
-                                  late == nullptr ? 0 : late->shares[place_of(wall.label)]);
+    double share = wall.shares[place_of(wall.label)];
+    // What a late rank's host did just before may not be what delayed it: its whole step counts.
+    if (verdict.rank && wall.label == WallLabel::host) {
+      const auto late = static_cast<size_t>(*verdict.rank);
+      share = std::max(share, ranks_[late].shares[place_of(wall.label)]);
+    }
     if (wall.label < WallLabel::compute && share + waits_for_stages < base::kLeastBindingRatio) {
       wall.label = WallLabel::compute;
     }
@@ -536,7 +544,7 @@ class Judge {
     if (wall.label == WallLabel::host && !replay_) {
       // Input that is copied while nothing else runs is the loader's, too.
       const bool is_loader =
-          copy_ns_ > host.total_ns() || std::string_view(largest->first) == "stall";
+          input_ns_ > host.total_ns() || std::string_view(largest->first) == "stall";
       wall.sub_cause = is_loader ? row_of(SubCause::loader).name : largest->first;
       wall.summary += fmt::format(" ({})", wall.sub_cause);
     }
@@ -664,7 +672,8 @@ class Judge {
   double comm_exposed_ns_ = 0;
   double blocking_ns_ = 0;
   double waited_ns_ = 0;
-  double copy_ns_ = 0;
+  double copy_ns_ = 0;   ///< copies to and from the host, alone
+  double input_ns_ = 0;  ///< of these, those that are no offloading
 };
 
 }  // namespace

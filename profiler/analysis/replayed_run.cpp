@@ -15,6 +15,9 @@ namespace {
 constexpr int kMostCandidates = 64;
 /// A synchronisation that nothing explains and that took so long waited for something.
 constexpr int64_t kLongSyncNs = 100'000;
+/// One that returned longer after the last work that is seen to end in it waited for something
+/// else.
+constexpr int64_t kLateReturnNs = 2'000'000;
 
 bool is_on_host(const TraceRecord& record) {
   return record.kind == RecordKind::host_sync || record.kind == RecordKind::host_work;
@@ -240,7 +243,11 @@ void ReplayedRun::find_slack() {
           if (at->second >= place || (!is_sync && other.stream == record.stream)) continue;
           links.producer = at->second;
           is_inferred = true;
-          if (is_sync) op.duration_ns = record.end_ns - std::max(record.start_ns, other.end_ns);
+          if (is_sync) {
+            op.duration_ns = record.end_ns - other.end_ns;
+            op.slack_ns = std::max<int64_t>(0, op.duration_ns - kLateReturnNs);
+            op.duration_ns -= op.slack_ns;
+          }
           break;
         }
       }

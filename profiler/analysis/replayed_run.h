@@ -73,7 +73,8 @@ class ReplayedRun {
   [[nodiscard]] int64_t step_ns(const std::vector<ReplayOp>& ops) const;
 
   /// Waits for another stream that are not in the trace but inferred, as a record ended there
-  /// within the latency before. Delays without a stated or inferred wait are slack.
+  /// within the latency before, or while the synchronisation lasted. Delays without a stated or
+  /// inferred wait are slack.
   [[nodiscard]] int64_t num_inferred_edges() const { return num_inferred_; }
   /// All waits for another stream.
   [[nodiscard]] int64_t num_edges() const { return num_edges_; }

@@ -54,7 +54,6 @@ StepCauses::StepCauses(const ReplayedRun& run, const StepFacts& facts)
   compare_beside_collectives(facts);
   compare_instances();
   compare_experts();
-  compare_between_exchanges();
   compare_stages();
   find_present();
 }
@@ -310,14 +309,20 @@ void StepCauses::compare_instances() {
     const TraceRecord& record = run_.record_of(op);
     return Transfer{record.group, record.name, record.bytes};
   };
+  // Messages whose other end is in no trace have no known transfer.
+  const auto has_transfer = [&](size_t i) {
+    const TraceRecord& record = run_.record_of(ops[i]);
+    return record.kind != RecordKind::p2p || record.transfer_ns > 0;
+  };
   std::map<Transfer, std::map<int32_t, Mean>> classes;
   for (size_t i = 0; i < ops.size(); ++i) {
     if (run_.instance_of(i) < 0) continue;
     members_[static_cast<size_t>(run_.instance_of(i))][ops[i].trace] = true;
+    if (!has_transfer(i)) continue;
     classes[transfer_of(ops[i])][run_.instance_of(i)].add(ops[i].duration_ns);
   }
   for (size_t i = 0; i < ops.size(); ++i) {
-    if (run_.instance_of(i) < 0) continue;
+    if (run_.instance_of(i) < 0 || !has_transfer(i)) continue;
     const auto& by_instance = classes[transfer_of(ops[i])];
     if (by_instance.size() < 2) continue;
     Speed& speed = speeds_[static_cast<size_t>(run_.instance_of(i))];
@@ -368,55 +373,12 @@ void StepCauses::compare_experts() {
   }
   for (size_t i = 0; i < ops.size(); ++i) {
     const TraceRecord& record = run_.record_of(ops[i]);
-    if (record.group != "ep" || record.kind != RecordKind::collective) continue;
+    if (record.kind != RecordKind::collective) continue;
+    if (record.group != "ep" && !(record.name == kExpertExchange)) continue;
     const auto excess = most_over_mean.find({record.layer, record.micro_batch});
     if (excess == most_over_mean.end()) continue;
     balanced_ns_[i] =
         static_cast<int64_t>(static_cast<double>(ops[i].duration_ns) / excess->second);
-  }
-}
-
-void StepCauses::compare_between_exchanges() {
-  const Ops& ops = run_.ops();
-  struct Rows {
-    std::map<uint32_t, double> work_ns;  // by trace
-    std::vector<size_t> kernels;
-    std::vector<size_t> exchanges;  // before and behind them
-  };
-  std::map<std::pair<int32_t, int64_t>, Rows> all;  // by the exchange before
-  Rows* rows = nullptr;
-  for (size_t i = 0; i < ops.size(); ++i) {
-    const TraceRecord& record = run_.record_of(ops[i]);
-    if (i > 0 && ops[i].trace != ops[i - 1].trace) rows = nullptr;
-    if (record.kind == RecordKind::collective && record.name == kExpertExchange) {
-      if (rows != nullptr) rows->exchanges.push_back(i);
-      rows = record.sequence < 0 ? nullptr : &all[{run_.instance_of(i), record.sequence}];
-      if (rows == nullptr) continue;
-      rows->exchanges.push_back(i);
-      rows->work_ns.try_emplace(ops[i].trace, 0);
-    } else if (record.kind == RecordKind::kernel && rows != nullptr) {
-      rows->kernels.push_back(i);
-      rows->work_ns[ops[i].trace] += static_cast<double>(ops[i].duration_ns);
-    }
-  }
-  for (const auto& [exchange, own] : all) {
-    double sum = 0;
-    double most = 0;
-    for (const auto& [trace, ns] : own.work_ns) {
-      sum += ns;
-      most = std::max(most, ns);
-    }
-    const double mean = sum / static_cast<double>(own.work_ns.size());
-    if (mean <= 0 || most < kAlikeRatio * mean) continue;
-    const auto set = [&](size_t i, double ratio) {
-      const auto ns = static_cast<int64_t>(static_cast<double>(ops[i].duration_ns) * ratio);
-      if (balanced_ns_[i] < 0 || ns < balanced_ns_[i]) balanced_ns_[i] = ns;
-    };
-    for (const size_t i : own.kernels) {
-      const double work_ns = own.work_ns.at(ops[i].trace);
-      if (work_ns > mean) set(i, mean / work_ns);
-    }
-    for (const size_t i : own.exchanges) set(i, mean / most);
   }
 }
 

@@ -12,8 +12,8 @@
 
 namespace moetune::profiler {
 
-/// Name of a collective by which ranks send each other the rows of their experts, where records do
-/// not say what they work on.
+/// Name of a collective by which ranks send each other the rows of their experts, where the group's
+/// name does not tell.
 inline constexpr const char* kExpertExchange = "expert_exchange";
 
 /// The least time that a kernel's work takes on the device, where its peaks are known (Williams,
@@ -113,10 +113,6 @@ class StepCauses {
   /// Work on experts' rows, as if all ranks of the layer had as many.
   void compare_experts();
 
-  /// The same where records have no layers: work between two exchanges of rows, as if all ranks
-  /// of the exchange had as much.
-  void compare_between_exchanges();
-
   /// Ranks that send each other messages are stages: each as if it had as much to compute.
   void compare_stages();
 
@@ -127,7 +123,8 @@ class StepCauses {
   bool is_short_ = false;
   int64_t usual_gap_ns_ = 0;
   std::array<bool, static_cast<size_t>(SubCause::count)> has_ = {};
-  std::vector<uint16_t> traits_;  ///< by operation: each is dropped many times, its record is large
+  std::vector<uint16_t>
+      traits_;  ///< by operation: looked up for every cause, and records are large
   // Durations without a cause, by operation; -1: unchanged.
   std::vector<int64_t> fastest_ns_;         // SubCause::rank
   std::vector<int64_t> free_ns_;            // SubCause::contention

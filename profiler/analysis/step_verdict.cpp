@@ -87,7 +87,8 @@ class StepJudge {
   [[nodiscard]] double gain_of(WallLabel label, const std::vector<SubCause>& causes,
                                std::optional<uint32_t> trace = {}) {
     if (std::ranges::none_of(causes, [&](SubCause cause) { return causes_.has(cause); })) return 0;
-    Ops& ops = changed_ops_ = run_.ops();
+    changed_ops_ = run_.ops();
+    Ops& ops = changed_ops_;
     int64_t before_ns = verdict_.step_ns;
     if (label == WallLabel::pipeline) {
       for (const WallLabel other :

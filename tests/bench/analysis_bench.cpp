@@ -12,6 +12,7 @@
 
 #include "profiler/analysis/budget.h"
 #include "profiler/analysis/critical_path.h"
+#include "profiler/analysis/trace_index.h"
 
 namespace moetune {
 namespace {
@@ -23,8 +24,9 @@ using profiler::TraceRecord;
 constexpr int32_t kNumRanks = 8;
 constexpr int kRuns = 5;
 
-/// Of 25 operations two are collectives on a stream of their own: what follows one waits for it,
-/// the other is hidden. One is a copy. After every hundredth the host waits for the device.
+/// Of 25 operations one is a collective and one a copy, each on a stream of its own. An operation
+/// waits for the collective; the copy is hidden. After every hundredth the host waits for the
+/// device.
 StepTrace made_up(int32_t rank, int64_t num_records) {
   constexpr int64_t kOps = 25;
   std::vector<base::InternedString> names;
@@ -33,6 +35,7 @@ StepTrace made_up(int32_t rank, int64_t num_records) {
   int64_t host_ns = 0;
   int64_t compute_ns = 0;
   int64_t comm_ns = 0;
+  int64_t copy_ns = 0;
   int64_t exchange = profiler::kNoRecord;
   int64_t last_kernel = profiler::kNoRecord;
   while (static_cast<int64_t>(trace.records.size()) < num_records) {
@@ -58,8 +61,9 @@ StepTrace made_up(int32_t rank, int64_t num_records) {
       record.group = op == 7 ? "ep" : "";
       record.stream = op == 7 ? 1 : 2;
       record.producer_id = last_kernel;
-      record.start_ns = std::max({record.launch_end_ns, comm_ns, compute_ns});
-      record.end_ns = comm_ns = record.start_ns + 30'000 + 1000 * (record.id % 11);
+      int64_t& stream_ns = op == 7 ? comm_ns : copy_ns;
+      record.start_ns = std::max({record.launch_end_ns, stream_ns, compute_ns});
+      record.end_ns = stream_ns = record.start_ns + 30'000 + 1000 * (record.id % 11);
       record.transfer_ns = 20'000;
       record.sequence = record.id;
       if (op == 7) exchange = record.id;

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "profiler/export/chrome_json.h"
@@ -75,6 +77,7 @@ class TorchRecorder {
     trace_.facts.device_names = {"NVIDIA H100 80GB HBM3"};
     thread_ = trace_.thread_row({1000 + step_.rank, 1000 + step_.rank});
     find_producers();
+    find_received();
     host_ns_ = step_.start_ns;
     for (const TraceRecord& one : step_.records) {
       if (one.stream == profiler::kHostStream) {
@@ -100,6 +103,23 @@ class TorchRecorder {
         producers_[one.producer_id] = {producer->second, 0};
       }
       streams.emplace(one.id, one.stream);
+    }
+  }
+
+  /// What one exchange of experts' rows brought, the other one of its layer takes back.
+  void find_received() {
+    using Layer = std::tuple<int32_t, int32_t, bool>;  // layer, micro-batch, forward
+    std::map<Layer, std::array<std::vector<const TraceRecord*>, 2>> exchanges;
+    for (const TraceRecord& one : step_.records) {
+      if (one.group != "ep" || !(has(one, "dispatch") || has(one, "combine"))) continue;
+      exchanges[{one.layer, one.micro_batch, has(one, "forward")}][has(one, "combine") ? 1 : 0]
+          .push_back(&one);
+    }
+    for (const auto& [layer, both] : exchanges) {
+      for (size_t chunk = 0; chunk < std::min(both[0].size(), both[1].size()); ++chunk) {
+        received_[both[0][chunk]->id] = both[1][chunk]->bytes;
+        received_[both[1][chunk]->id] = both[0][chunk]->bytes;
+      }
     }
   }
 
@@ -222,7 +242,10 @@ class TorchRecorder {
     comm.group_size = static_cast<int32_t>(ranks.size());
     comm.in_nelems = comm.out_nelems = std::max<int64_t>(1, record.bytes / kElementBytes);
     comm.sequence = record.sequence;
-    op.bytes = kElementBytes * comm.in_nelems;
+    if (const auto received = received_.find(record.id); received != received_.end()) {
+      comm.out_nelems = std::max<int64_t>(1, received->second / kElementBytes);
+    }
+    op.bytes = kElementBytes * std::max(comm.in_nelems, comm.out_nelems);
     if (record.kind == RecordKind::p2p) {
       const bool is_receive = has(record, "recv");
       comm.collective = name(is_receive ? "recv" : "send");
@@ -265,6 +288,7 @@ class TorchRecorder {
   int64_t graph_launch_ns_ = -1;
   int64_t host_ns_ = 0;
   std::map<int64_t, Producer> producers_;  ///< by id of the record
+  std::map<int64_t, int64_t> received_;    ///< bytes, by id of the exchange
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "profiler/analysis/imported_replay.h"
+#include "profiler/analysis/imported_steps.h"
 #include "profiler/analysis/imported_wall.h"
 #include "tests/profiler/temp_folder.h"
 #include "tests/tuner/faulty_steps.h"
@@ -101,6 +102,31 @@ BOOST_AUTO_TEST_CASE(files_hold_what_was_played) {
   BOOST_TEST(without->verdict.inferred_ratio > stated);
 }
 
+// Of pp 2 and dp 2, ranks 0 and 2 are one pipeline, 1 and 3 the other.
+BOOST_AUTO_TEST_CASE(each_pipeline_is_one) {
+  const FaultyStep step = tuner::testing::play_faulty({kPipeline, {}, 1, 0.03});
+  const auto traces = as_recorded(step.traces, step.communicators);
+  const auto matching = profiler::match_across_ranks(traces);
+  const profiler::ImportedSteps steps(traces, matching);
+  const auto pipeline_of = [&](int32_t rank) {
+    return steps.communicators().at({rank, "pipeline"});
+  };
+  BOOST_TEST(pipeline_of(0) == pipeline_of(2));
+  BOOST_TEST(pipeline_of(1) == pipeline_of(3));
+  BOOST_TEST(pipeline_of(0) != pipeline_of(1));
+}
+
+// The messages of a stage whose neighbours' traces are missing say nothing about links.
+BOOST_AUTO_TEST_CASE(a_missing_stage_is_no_slow_link) {
+  constexpr size_t kStages = 7;  // pp4
+  const FaultyStep step = tuner::testing::play_faulty({kStages, {}, 1, 0.03});
+  auto traces = as_recorded(step.traces, step.communicators);
+  traces.erase(traces.begin() + 2);
+  const ImportedWall wall = profiler::classify_imported(traces);
+  BOOST_TEST((wall.label != WallLabel::communication), wall.summary);
+  BOOST_TEST(wall.sub_ceilings[static_cast<size_t>(profiler::SubCause::one_link)] == 0);
+}
+
 BOOST_AUTO_TEST_CASE(nothing_is_compute) {
   const Judged nothing = judged(kExperts, Fault::none);
   BOOST_TEST((nothing.wall.label == WallLabel::compute), nothing.wall.summary);
@@ -134,6 +160,7 @@ constexpr FaultWallRow kFaultWalls[] = {
     {kExperts, Fault::syncs, WallLabel::host, "sync", false},
     {kOverlapped, Fault::loader, WallLabel::host, "loader", true},
     {kExperts, Fault::uneven_experts, WallLabel::imbalance, "experts", false},
+    {kExperts, Fault::slow_rank, WallLabel::imbalance, "rank", true},
     {kPipeline, Fault::uneven_experts, WallLabel::imbalance, "experts", false},
     {kPipeline, Fault::offload, WallLabel::memory, "offload", false},
 };

@@ -186,6 +186,19 @@ BOOST_AUTO_TEST_CASE(unknown_reason_is_stalled) {
   BOOST_TEST(b.num_unresolved_gaps == 1);
 }
 
+// The second kernel ends the later gap, together with the last one, which was launched earlier: the
+// first in program order counts.
+BOOST_AUTO_TEST_CASE(program_order_is_not_the_order_of_times) {
+  TraceBuilder t(0, 70);
+  t.kernel("gemm", 0, 0, 0, 10);
+  t.kernel("gemm", 0, 60, 60, 70);
+  t.kernel("gemm", 1, 20, 20, 30);
+  t.kernel("gemm", 2, 55, 60, 65);
+  const StepBudget b = budget_of(t);
+  check_parts(b, {40, 0, 0, 0});
+  BOOST_TEST(b.num_gaps == 2);
+}
+
 BOOST_AUTO_TEST_CASE(waiting_in_pipeline_groups_is_bubble) {
   TraceBuilder t(0, 100);
   t.collective("pp", 1, 0, 0, 40, 10).kind = RecordKind::p2p;

@@ -14,7 +14,8 @@ struct KnobChange {
   std::string before;
   std::string after;
 };
-/// In the order of the table. A knob that one of them does not have (of an older moetune) is none.
+/// In the order of the table. A knob that one of them lacks (it is of an older moetune) is left
+/// out.
 std::vector<KnobChange> knob_changes(const store::TrialRow& before, const store::TrialRow& after);
 
 /// "ep 1 -> 2, recompute norm -> none"; sizes of the layout by their short names.

@@ -9,7 +9,7 @@
 
 namespace moetune::sweeps {
 
-/// Nothing where the stored spec is none that this moetune reads.
+/// Nothing where this moetune cannot read the stored spec.
 std::optional<spec::MegatronFlags> flags_of(const store::TrialRow& trial);
 
 /// spec::shell_block of the same; empty where there is none.

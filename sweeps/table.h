@@ -13,9 +13,9 @@ namespace moetune::sweeps {
 size_t display_width(std::string_view text);
 /// The text, or its start and an ellipsis when it is wider than `width`.
 std::string cut_to_width(std::string_view text, size_t width);
-/// Columns of the terminal behind a descriptor; empty when it is none.
+/// Columns of the terminal behind a descriptor; empty where it is no terminal.
 std::optional<size_t> terminal_width(int descriptor);
-/// Its lines; empty when it is none.
+/// Its lines; empty where it is no terminal.
 std::optional<size_t> terminal_height(int descriptor);
 /// One line without control characters, so that a stored text cannot move the cursor or colour the
 /// screen.

@@ -14,7 +14,8 @@ inline constexpr const char* kTrialIdHelp =
 inline constexpr const char* kTrialIdWhat = "the trial's number or hash, best or first-fit";
 
 /// By number, by the first digits of the hash, or by what it is to the last sweep of the database
-/// that has such a trial: best, first-fit or baseline. Throws base::UsageError when there is none.
+/// that has such a trial: best, first-fit or baseline. Throws base::UsageError where it has no such
+/// trial.
 store::TrialRow find_trial(const store::Store& store, const std::string& word);
 
 }  // namespace moetune::sweeps

@@ -51,6 +51,10 @@ set(MAY_program_options "^(engine/[a-z_]*\\.cpp$|sweeps/|tests/)")
 set(HEADER_boost_test "^boost/test/")
 set(MAY_boost_test "^tests/")
 
+# How far one parallel dimension reaches: so many files of engine/ and tuner/ may know context parallelism by name.
+set(MOST_CP_FILES 20)
+set(CP_FILES 0)
+
 set(VIOLATIONS 0)
 function(violation file text)
   message(SEND_ERROR "${file}: ${text}")
@@ -91,6 +95,10 @@ endmacro()
 
 macro(check_shape file)
   file(READ "${ROOT}/${file}" text)
+  if("${file}" MATCHES "^(engine|tuner)/" AND
+     "${text}" MATCHES "(^|[^A-Za-z0-9_])cp(_rank|_size)?([^A-Za-z0-9_]|$)|context_parallel")
+    math(EXPR CP_FILES "${CP_FILES} + 1")
+  endif()
   string(REGEX MATCHALL "\n" newlines "${text}")
   list(LENGTH newlines num_lines)
   if(num_lines GREATER 700 AND NOT "${file}" MATCHES "^tests/")
@@ -133,6 +141,9 @@ foreach(file IN LISTS files)
   endforeach()
 endforeach()
 
+if(CP_FILES GREATER MOST_CP_FILES)
+  violation("engine/ and tuner/" "${CP_FILES} files name cp or context_parallel; ${MOST_CP_FILES} is the limit")
+endif()
 if(NUM_FILES EQUAL 0)
   message(FATAL_ERROR "no sources under ${ROOT}")
 endif()

@@ -24,7 +24,8 @@ struct SpecChange {
 /// In the order of the document. Lists and plain values are whole; objects are looked into.
 std::vector<SpecChange> differences(const spec::TrialSpec& good, const spec::TrialSpec& bad);
 
-/// The good configuration with some changes. Throws base::UsageError when it is none.
+/// The good configuration with some changes. Throws base::UsageError where that is no legal
+/// configuration.
 spec::TrialSpec with_changes(const spec::TrialSpec& good, const std::vector<SpecChange>& changes,
                              const tuner::ChangeSet& set);
 

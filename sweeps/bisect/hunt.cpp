@@ -338,7 +338,7 @@ class Hunter {
     tuner::Culprit culprit = found.culprits.front();
     culprit.before = mean_of(parent);
     culprit.after = culprit.before + sign * difference->mean;
-    // A ratio to nothing is none: then to the larger of the two.
+    // Relative to the value before. Where that is 0, to the value after.
     const double unit = culprit.before != 0  ? std::abs(culprit.before)
                         : culprit.after != 0 ? std::abs(culprit.after)
                                              : 1.0;

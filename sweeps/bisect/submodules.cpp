@@ -25,7 +25,7 @@ struct Submodule {
   std::string commit;
 };
 
-/// The commit that the checked-out tree names for a submodule; empty: it is none.
+/// The commit that the checked-out tree names for a submodule; empty: it names none.
 std::string pinned_commit(const GitProgram& git, const std::string& folder,
                           const std::string& path) {
   // "160000 commit <id>\t<path>\0"

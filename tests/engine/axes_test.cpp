@@ -192,8 +192,8 @@ BOOST_AUTO_TEST_CASE(experts_shrink_by_expert_tensor_parallelism) {
   }
 }
 
-// Of the keys and values that travel: those at hand and those on their way. A rank's own stay saved
-// in its projections for the backward pass, as without a ring.
+// Of the keys and values that travel, and of their gradients: those at hand and those on their way.
+// A rank's own stay saved in its projections for the backward pass, as without a ring.
 BOOST_AUTO_TEST_CASE(a_ring_holds_two_blocks_of_keys) {
   const spec::TrialSpec trial = testing::tiny_trial(
       testing::tiny_model(),
@@ -203,25 +203,35 @@ BOOST_AUTO_TEST_CASE(a_ring_holds_two_blocks_of_keys) {
       plan::layer_dims(trial.model, trial.knobs, trial.training.seq_length, 0);
   const int64_t block =
       profiler::aligned_bytes(dims.block_tokens * 2 * dims.kv * base::size_of(base::DType::f32));
-  int64_t live = 0;
-  int64_t most = 0;
+  struct Held {
+    int64_t live = 0;
+    int64_t most = 0;
+  };
+  Held blocks;
+  Held gradients;
   plan::for_each(program, [&](const plan::Item&, const plan::Segment&, const plan::Instr& instr) {
     if (instr.verb != plan::Verb::alloc && instr.verb != plan::Verb::free) return;
     if (instr.refs.front().space != plan::Space::frame) return;
+    const auto count = [&](Held& held) {
+      held.live +=
+          (instr.verb == plan::Verb::alloc ? 1 : -1) * profiler::aligned_bytes(instr.cost.bytes);
+      held.most = std::max(held.most, held.live);
+    };
     switch (static_cast<plan::Buf>(instr.refs.front().id)) {
       case plan::Buf::kv_gathered:
       case plan::Buf::kv_full:
       case plan::Buf::kv_local:
       case plan::Buf::kv_ring:
-        live +=
-            (instr.verb == plan::Verb::alloc ? 1 : -1) * profiler::aligned_bytes(instr.cost.bytes);
-        most = std::max(most, live);
-        break;
+        return count(blocks);
+      case plan::Buf::d_kv_local:
+      case plan::Buf::d_kv_ring:
+        return count(gradients);
       default:
-        break;
+        return;
     }
   });
-  BOOST_TEST(most == 2 * block);
+  BOOST_TEST(blocks.most == 2 * block);
+  BOOST_TEST(gradients.most == 2 * block);
 }
 
 }  // namespace

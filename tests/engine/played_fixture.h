@@ -38,6 +38,7 @@ inline void check_played(const spec::TrialSpec& trial) {
   TrainerHooks hooks;
   hooks.observers.route = &routes;
   const TrainingRun run = train(trial, 1, hooks);
+  BOOST_TEST_REQUIRE(run.traces.size() == static_cast<size_t>(trial.knobs.world_size()));
   std::vector<plan::StepProgram> programs;
   for (size_t rank = 0; rank < run.traces.size(); ++rank) {
     programs.push_back(plan::compile(trial, static_cast<int>(rank)));

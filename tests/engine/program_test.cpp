@@ -33,6 +33,7 @@ BOOST_AUTO_TEST_CASE(trace_follows_the_program) {
     for (const std::string& layout : layouts()) {
       const spec::TrialSpec trial = testing::tiny_trial(model, testing::knobs_of(layout));
       const testing::TrainingRun run = testing::train(trial, 1);
+      BOOST_TEST_REQUIRE(run.traces.size() == static_cast<size_t>(trial.knobs.world_size()));
       for (size_t rank = 0; rank < run.traces.size(); ++rank) {
         const plan::StepProgram program = plan::compile(trial, static_cast<int>(rank));
         const auto& records = run.traces[rank].records;

@@ -66,6 +66,7 @@ BOOST_AUTO_TEST_CASE(costs_are_those_of_the_arguments) {
   testing::for_recorded_ranks([&](const spec::TrialSpec& trial, int rank) {
     const testing::RecordedRun run = testing::record_rank(trial, rank);
     const testing::ProgramOnTape on_tape = testing::follow(trial, run, run.program);
+    BOOST_TEST_REQUIRE(!on_tape.priced_ops().empty());
     for (const PricedOp& op : on_tape.priced_ops()) {
       const std::string why = prices.check(op);
       if (why.empty()) continue;

@@ -39,7 +39,7 @@ struct HuntOutcome : EndsEffect {
 /// How many runs a hunt is expected to need still.
 struct RunsLeft {
   int likely = 0;
-  int most = 0;  ///< most hunts need no more: how many of them, prints tests/bench/bisect_bench.cpp
+  int most = 0;  ///< enough for most hunts; tests/bench/bisect_bench.cpp prints for how many
 };
 
 }  // namespace moetune::tuner

@@ -45,7 +45,8 @@ struct MachineSpeed {
 };
 
 /// Of the probe's runs during a trial over what it usually takes (`usual_ns`, above 0). Without
-/// any, the machine counts as it usually is. Throws base::Error for a duration that is none.
+/// any, the machine counts as it usually is. Throws base::Error for a
+/// duration that is not above 0.
 MachineSpeed machine_speed(const std::vector<ProbeSample>& probes, double usual_ns);
 
 /// A duration with an interval of 95 %, on a machine that is as fast as usual.

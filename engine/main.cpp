@@ -49,8 +49,10 @@ nlohmann::json read_json(const std::string& path) {
 std::string layout_help() {
   std::vector<std::string> names;
   for (const spec::LayoutSize& size : spec::layout_sizes()) names.emplace_back(size.name);
-  return fmt::format("parallel layout for --verify, such as {{\"{}\":2}}: any of {}", names.front(),
-                     fmt::join(names, ", "));
+  return fmt::format(
+      "parallel layout for --verify, such as {{\"{}\":2}}: any of {}, and "
+      "cp_comm_type",
+      names.front(), fmt::join(names, ", "));
 }
 
 /// Collects into `problems` what is wrong with it.

@@ -197,7 +197,7 @@ void Database::fail(int code, const std::string& doing) const {
     case SQLITE_NOTADB:
       throw base::UsageError(fmt::format(
           "{}: this is not a moetune database (not an SQLite file); name a file written by "
-          "'moetune sweep', or one that does not exist yet",
+          "'moetune sweep', or for a new sweep one that does not exist yet",
           path_));
     case SQLITE_BUSY:
     case SQLITE_LOCKED:

@@ -50,7 +50,7 @@ try-cuda-libs: test-deps
 
 test: try-cuda-libs build/release/build.ninja  ## Install what is missing, build, run all tests
 	cmake --build --preset release --parallel $(JOBS) --target all $(HEADERS_ALONE)
-	ctest --preset release --parallel 2
+	ctest --preset release --parallel 3  # some mostly wait
 
 PREFIX ?= /usr/local
 

@@ -48,9 +48,10 @@ build: build/release/build.ninja  ## Build everything (preset release) into buil
 try-cuda-libs: test-deps
 	@$(MAKE) --no-print-directory cuda-libs || echo "the CUDA libraries could not be fetched: testing without them"
 
+# Three suites at a time on two cores: some mostly wait.
 test: try-cuda-libs build/release/build.ninja  ## Install what is missing, build, run all tests
 	cmake --build --preset release --parallel $(JOBS) --target all $(HEADERS_ALONE)
-	ctest --preset release --parallel 3  # some mostly wait
+	ctest --preset release --parallel 3
 
 PREFIX ?= /usr/local
 

@@ -217,7 +217,7 @@ std::span<const Field<TrialSpec>> sweep_set_fields() {
           word("records_routing", "Keep what the router chose, for predictions.")),
       field<&TrialSpec::reference_loss>({.key = "reference_loss",
                                          .quantity = Quantity::text,
-                                         .limits = {-1e9, 1e9},
+                                         .limits = {-kMostReferenceLoss, kMostReferenceLoss},
                                          .help = "Losses of the reference run, by step."}),
   };
   return kRows;

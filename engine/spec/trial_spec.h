@@ -59,6 +59,8 @@ struct StandsFor {
 constexpr double kReferenceTolerance = 2e-3;
 /// With bf16 every activation is rounded to 8 bits, and each layout rounds others.
 constexpr double kReferenceToleranceBf16 = 2e-2;
+/// What a loss of TrialSpec::reference_loss may be at most, either side of 0.
+constexpr double kMostReferenceLoss = 1e9;
 
 struct TrialSpec {
   ModelSpec model;

@@ -112,7 +112,6 @@ int run_trial_command(const CommandOptions& options) {
     std::cout << spec::to_json(loaded.spec).dump(2) << "\n";
     return 0;
   }
-  const std::string launcher = options.launcher(loaded.spec);
   const std::vector<std::string> changes = options.texts("set");
   std::string problem;
   const tuner::TrialRequest request =
@@ -120,6 +119,8 @@ int run_trial_command(const CommandOptions& options) {
                   changes.empty() ? fs::path(file).stem().string()
                                   : fmt::format("{}", fmt::join(changes, ", ")),
                   file, problem);
+  // A trial that breaks a rule starts nowhere: no launcher would help.
+  const std::string launcher = problem.empty() ? options.launcher(request.spec) : "";
 
   std::optional<ScratchFolder> scratch;
   std::string database = options.has("db") ? options.database() : "";

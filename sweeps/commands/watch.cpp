@@ -10,8 +10,10 @@
 
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
+#include "kernels/base/search_words.h"
 #include "kernels/base/units.h"
 #include "profiler/store/store.h"
+#include "profiler/store/verdict.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/processes/poll.h"
@@ -49,37 +51,44 @@ std::string counts_text(const std::vector<TrialLine>& lines) {
   return text;
 }
 
-std::string best_text(const store::SweepRow& sweep, const std::vector<TrialLine>& lines) {
+struct Seen {
+  store::SweepRow sweep;
+  TrialLines trials;
+  std::vector<store::DecisionRow> decisions;
+};
+
+/// How much faster it is than the first that fitted, by runs of one length.
+std::string best_text(const Seen& seen, bool is_running) {
+  const std::vector<TrialLine>& lines = seen.trials.lines;
   const auto find = [&](std::optional<int64_t> id) -> const store::TrialRow* {
     const auto found =
         std::ranges::find_if(lines, [&](const TrialLine& line) { return line.trial.id == id; });
     return found == lines.end() || !found->trial.step_ns ? nullptr : &found->trial;
   };
-  const store::TrialRow* best = find(sweep.winner_trial);
-  if (best == nullptr) return "best so far: none yet";
+  const bool is_done = !is_running && seen.sweep.status == store::SearchStatus::done;
+  const char* what = is_done ? "best" : "best so far";
+  const store::TrialRow* best = find(seen.sweep.winner_trial);
+  if (best == nullptr) return fmt::format("{}: none{}", what, is_done ? "" : " yet");
   std::string text =
-      fmt::format("best so far: trial {}, {} a step", best->id, base::format_ns(*best->step_ns));
-  const store::TrialRow* first = find(sweep.first_fit_trial);
-  if (first != nullptr && first->id != best->id && *best->step_ns > 0) {
-    text += fmt::format(", {:.2f} times as fast as the first that fitted",
-                        static_cast<double>(*first->step_ns) / static_cast<double>(*best->step_ns));
-  }
-  return text;
+      fmt::format("{}: trial {}, {} a step", what, best->id, base::format_ns(*best->step_ns));
+  // A long run's steps are others than those of the first fit: routing drifts.
+  const bool is_long = best->phase == name_of(base::Phase::validate);
+  if (is_long) text += " in the long run";
+  const store::TrialRow* first = find(seen.sweep.first_fit_trial);
+  if (first == nullptr || first->id == best->id) return text;
+  const std::optional<store::Gain> gain = store::gain_over_first_fit(seen.decisions, *best, *first);
+  // Only a verdict has an interval. Else the gain is that of the rows.
+  if (!gain || (is_long && !gain->low_ratio)) return text;
+  return text + fmt::format("{} {:.2f} times as fast as the first that fitted",
+                            is_long ? "; in screening" : ",", store::speedup_of(gain->ratio));
 }
-
-struct Seen {
-  store::SweepRow sweep;
-  TrialLines trials;
-  std::string last_decision;
-};
 
 Seen look(const std::string& path, int64_t sweep_id) {
   const auto store = store::Store::open_read_only(path);
   Seen seen;
   seen.sweep = find_sweep(store, sweep_id);
   seen.trials = read_trial_lines(store, seen.sweep.id);
-  const std::vector<store::DecisionRow> decisions = store.read_decisions(seen.sweep.id);
-  if (!decisions.empty()) seen.last_decision = one_line(decisions.back().text);
+  seen.decisions = store.read_decisions(seen.sweep.id);
   return seen;
 }
 
@@ -90,8 +99,8 @@ std::string head_text(const Seen& seen, bool is_running) {
                                      ? "stopped: no process is running it"
                                      : name_of(seen.sweep.status);
   return fmt::format("sweep {} {}: {}\n{}\n{}\n{}", seen.sweep.id, one_line(seen.sweep.name), state,
-                     counts_text(seen.trials.lines), best_text(seen.sweep, seen.trials.lines),
-                     seen.last_decision.empty() ? "" : seen.last_decision + "\n");
+                     counts_text(seen.trials.lines), best_text(seen, is_running),
+                     seen.decisions.empty() ? "" : one_line(seen.decisions.back().text) + "\n");
 }
 
 /// On a terminal, drawn anew: as many of the last trials as there is room for.

@@ -190,6 +190,17 @@ BOOST_AUTO_TEST_CASE(trials_and_sweeps_of_several_processes) {
     BOOST_TEST(refused.err.find("vpp_within_communicator") != std::string::npos, refused.err);
     BOOST_TEST(!std::filesystem::exists(folder.file("none")));
   }
+  write_spec([&](json& document) {
+    over_nccl(document);
+    document["hardware"].update({{"num_nodes", 2}, {"devices_per_node", 4}});
+  });
+  check_refused({"trial", spec}, 2, {"8 ranks with 4 GPUs", "--launch"});
+  // A rule that is broken comes first: a launcher would not help.
+  const Answer unruly = run({"trial", spec, "--set", "virtual_pipeline_model_parallel_size=2"});
+  BOOST_TEST(unruly.code == 2);
+  BOOST_TEST(tests::contains(unruly.err, "vpp_within_communicator"), unruly.err);
+  BOOST_TEST(!tests::contains(unruly.err, "launcher"), unruly.err);
+  write_spec(over_nccl);
   check_refused({"bisect", "--repo", ".", "--launch", "srun"}, 2, {"--launch", "--run"});
   const Answer trial = run({"trial", spec, "--db", db, "--format", "json"});
   BOOST_TEST_INFO(trial.err);

@@ -279,6 +279,37 @@ BOOST_AUTO_TEST_CASE(a_sweep_is_watched_until_it_ends) {
   check_refused({"watch", db, "--sweep", "7"}, 2, {"there is no sweep 7"});
 }
 
+// The row of a validated winner is its long run, whose steps are not those of the first fit.
+BOOST_AUTO_TEST_CASE(who_watches_is_told_a_gain_by_runs_of_one_length) {
+  auto store = store::Store::open(db);
+  const auto told = [&](const std::string& line) {
+    const Answer watched = run({"watch", db, "--every", "1"});
+    BOOST_TEST(watched.code == 0, watched.err);
+    BOOST_TEST(tests::contains(watched.out, "\n" + line + "\n"), watched.out);
+  };
+  const std::string id = std::to_string(winner);
+  told("best so far: trial " + id + ", 9.40 ms a step in the long run");
+  store.set_landmarks(sweep, {better, baseline, first_fit});  // 9.6 ms; the first fit 9.7 ms
+  told("best so far: trial " + std::to_string(better) +
+       ", 9.60 ms a step, 1.01 times as fast as the first that fitted");
+  store.set_landmarks(sweep, {winner, baseline, first_fit});
+  store::DecisionRow verdict;
+  verdict.sweep_id = sweep;
+  verdict.ordinal = ++num_decisions;
+  verdict.phase = "validate";
+  verdict.trial_id = winner;
+  verdict.baseline_trial_id = first_fit;
+  verdict.gain_ratio = 0.13;
+  verdict.gain_low_ratio = 0.1;
+  verdict.gain_high_ratio = 0.15;
+  verdict.text = "Validated.";
+  store.add_decision(verdict);
+  store.finish_sweep(sweep, store::SearchStatus::done);
+  told("best: trial " + id +
+       ", 9.40 ms a step in the long run; in screening 1.13 times as fast as the first that "
+       "fitted");
+}
+
 BOOST_AUTO_TEST_CASE(stored_traces_are_exported_without_a_run) {
   const std::string asked = folder.file("asked.json");
   const std::string exported = folder.file("exported.json");

@@ -84,6 +84,44 @@ BOOST_AUTO_TEST_CASE(what_is_too_large_for_one_device_is_compared_with_what_fits
              "No configuration has run to its end; the last one ended as failed: no network.");
 }
 
+// A learning rate that is off by orders of magnitude: no trial would reproduce such losses.
+BOOST_AUTO_TEST_CASE(a_reference_that_diverges_ends_the_search) {
+  for (const bool is_too_large_for_one : {false, true}) {
+    spec::SweepSpec sweep = narrow_sweep();
+    sweep.base.training.lr = 40;
+    if (is_too_large_for_one) {
+      sweep.base.backend = spec::BackendKind::cuda;
+      sweep.base.clock = spec::ClockMode::wall;
+      sweep.base.communicator = spec::CommunicatorKind::nccl;
+    }
+    const auto world = [&](const TrialRequest& request) {
+      TrialOutcome outcome = run_in_fake_world(request);
+      if (is_too_large_for_one && request.is_reference) {
+        outcome = {};
+        outcome.status = TrialStatus::oom;
+        outcome.reason = "out of memory on rank 0";
+      }
+      for (size_t step = 0; step < outcome.losses.size(); ++step) {
+        outcome.losses[step] = step == 0 ? 5.5 : 167.0 * static_cast<double>(step);
+      }
+      return outcome;
+    };
+    const Story story = drive(sweep, world);
+    check_manners(sweep, story);
+    BOOST_TEST(story.best_hash == "");
+    // The first run that ended well is the last one, and nothing is refused on its behalf.
+    BOOST_REQUIRE(!story.requests.empty());
+    BOOST_TEST((story.outcomes.back().status == TrialStatus::ok));
+    BOOST_TEST(story.requests.back().is_reference == !is_too_large_for_one);
+    BOOST_REQUIRE(!story.decisions.empty());
+    BOOST_TEST(story.decisions.back().text ==
+               std::string("The ") +
+                   (is_too_large_for_one ? "first configuration that fits" : "reference run") +
+                   " diverged at step 1 (loss 167, at step 0 5.5): lower training.lr, which is "
+                   "40.");
+  }
+}
+
 // Neither expert parallelism nor pipeline stages alone are enough, and data parallelism, which has
 // an axis of its own, has to give way to the stages.
 BOOST_AUTO_TEST_CASE(what_fits_only_with_two_changes_is_found) {

@@ -69,11 +69,14 @@ class ThreeWalls final : public Strategy {
   struct BudgetSpent {};
 
   void run();
-  /// False when the reference run failed: nothing can be judged then.
+  /// False when the reference run failed or diverged: nothing can be judged then.
   bool contract();
   [[nodiscard]] TrialRequest reference_request() const;
-  /// The one-device run that every other must agree with; false when it failed.
+  /// The one-device run that every other must agree with; false when it failed or diverged.
   bool measure_reference();
+  /// True, and told, where the losses of `trial`, which `what` is for people, exploded: no other
+  /// would reproduce them.
+  bool has_diverged(const Trial& trial, std::string_view what);
   /// Where the model is too large for one device: this trial takes its place.
   void take_as_reference(const Trial& trial);
   bool fit();

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/base/units.h"
+#include "tuner/divergence.h"
 #include "tuner/judgement.h"
 #include "tuner/strategies/three_walls.h"
 
@@ -128,6 +129,7 @@ bool ThreeWalls::measure_reference() {
         .trial_hash = trial.request.hash;
     return false;
   }
+  if (has_diverged(trial, "reference run")) return false;
   reference_loss_ = trial.outcome.losses;
   const nlohmann::json profile =
       nlohmann::json::parse(trial.outcome.routing_profile, nullptr, false);
@@ -168,6 +170,21 @@ bool ThreeWalls::measure_reference() {
   return true;
 }
 
+bool ThreeWalls::has_diverged(const Trial& trial, std::string_view what) {
+  const std::vector<double>& losses = trial.outcome.losses;
+  const std::optional<Divergence> divergence = find_divergence(losses);
+  if (!divergence) return false;
+  Decision& end = decide(
+      phase_, DecisionKind::note,
+      fmt::format("The {} diverged at step {} (loss {:.4g}, at step 0 {:.4g}): lower training.lr, "
+                  "which is {:g}.",
+                  what, divergence->step, divergence->loss, losses.front(),
+                  sweep_.base.training.lr));
+  end.trial_hash = trial.request.hash;
+  end.evidence["losses"] = losses;
+  return true;
+}
+
 void ThreeWalls::take_as_reference(const Trial& trial) {
   reference_loss_ = trial.outcome.losses;
   Decision& frozen =
@@ -184,7 +201,9 @@ void ThreeWalls::take_as_reference(const Trial& trial) {
 // recompute last.
 bool ThreeWalls::fit() {
   phase_ = Phase::fit;
+  constexpr std::string_view kFirst = "first configuration that fits";
   if (baseline_ && baseline_->is_ok()) {
+    if (is_too_large_for_one_ && has_diverged(*baseline_, kFirst)) return false;
     first_fitting_ = incumbent_ = baseline_;
     best_hash_ = baseline_->request.hash;
     Decision& kept = decide(Phase::fit, DecisionKind::kept,
@@ -268,6 +287,7 @@ bool ThreeWalls::fit() {
           }
           continue;
         }
+        if (is_too_large_for_one_ && has_diverged(trial, kFirst)) return false;
         first_fitting_ = incumbent_ = trial;
         best_hash_ = trial.request.hash;
         if (is_too_large_for_one_) take_as_reference(trial);

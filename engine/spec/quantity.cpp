@@ -49,6 +49,8 @@ constexpr UnitRow kUnits[] = {
     {Quantity::bytes_per_s, "Tbps", 1e12 * kBit},
     {Quantity::bytes_per_s, "TB/s", 1e12},
     {Quantity::bytes_per_s, "TBps", 1e12},
+    {Quantity::flops_per_s, "F", 1},
+    {Quantity::flops_per_s, "KF", 1e3},
     {Quantity::flops_per_s, "MF", 1e6},
     {Quantity::flops_per_s, "GF", 1e9},
     {Quantity::flops_per_s, "GFLOPS", 1e9},

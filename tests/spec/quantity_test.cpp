@@ -73,6 +73,10 @@ BOOST_AUTO_TEST_CASE(what_is_written_can_be_read) {
   BOOST_TEST(quantity_text(Quantity::bytes_per_s, 4.5e11) == "450GB/s");
   BOOST_TEST(quantity_text(Quantity::seconds, 90) == "1.5min");
   BOOST_TEST(quantity_text(Quantity::watts, 1200) == "1.2kW");
+  // At least 1 of the unit, where there is one so small.
+  BOOST_TEST(quantity_text(Quantity::flops_per_s, 989) == "989F");
+  BOOST_TEST(quantity_text(Quantity::flops_per_s, 98'900) == "98.9KF");
+  BOOST_TEST(parse_quantity(Quantity::flops_per_s, "989F").value_or(-1) == 989);
 }
 
 BOOST_AUTO_TEST_CASE(what_was_meant) {

@@ -158,10 +158,11 @@ std::string to_text(const Result& result) {
     counts.push_back(fmt::format("{} {}{}", count, status, cleared));
   }
   std::string text =
-      fmt::format("sweep {}{}: {} trials run, {} found in the database ({})\n",
+      fmt::format("sweep {}{}: {} {} run, {} found in the database{}\n",
                   result.next ? "waits for a trial" : name_of(summary.status),
                   summary.stop_reason.empty() ? "" : " (" + summary.stop_reason + ")",
-                  summary.num_run, summary.num_reused, fmt::join(counts, ", "));
+                  summary.num_run, summary.num_run == 1 ? "trial" : "trials", summary.num_reused,
+                  counts.empty() ? "" : fmt::format(" ({})", fmt::join(counts, ", ")));
   if (!result.best && result.next) return text;
   if (!result.best) return text + "no configuration has fitted and run to its end\n";
   const store::TrialRow& best = *result.best;

@@ -208,6 +208,8 @@ BOOST_AUTO_TEST_CASE(trials_are_shown_by_what_they_are) {
   BOOST_TEST(id_of("first-fit") == first_fit);
   BOOST_TEST(id_of("baseline") == baseline);
   BOOST_TEST(id_of("4") == better);
+  check_refused({"show", db, "bst"}, 2,
+                {"no trial 'bst'; give 'best', 'first-fit', 'baseline', an id, or at least 4"});
   const Answer text = run({"show", db, "4"});
   BOOST_TEST(text.out.find("retune: recompute none -> norm, from trial 3\n") != std::string::npos);
   // Trials that were run one by one do not hide the sweep's.

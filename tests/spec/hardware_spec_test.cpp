@@ -347,12 +347,36 @@ BOOST_AUTO_TEST_CASE(all_mistakes_are_told_with_their_lines) {
   const std::string message =
       usage_error([&] { hardware_from_json(document.json, document.source); });
   BOOST_TEST(message.starts_with("4 mistakes:\n"));
+  // In the order of the lines.
+  size_t last = 0;
+  for (const char* line : {"line 3", "line 5", "line 6", "line 7"}) {
+    const size_t at = message.find(line);
+    BOOST_TEST(at != std::string::npos);
+    BOOST_TEST(at > last, line);
+    last = at;
+  }
   BOOST_TEST(contains(message, "h.json: line 3: key 'num_nodes' is 0"));
   BOOST_TEST(contains(message, "h.json: line 7: key 'intra_node.latency_ns' is -1"));
   BOOST_TEST(contains(message, "h.json: line 6: key 'intra_node.bytes_per_s' is missing"));
   BOOST_TEST(contains(message,
                       "h.json: line 5: unknown key 'launch_us' with value 4; the key is "
                       "'launch_ns', in ns; write \"launch_ns\": \"4us\""));
+}
+
+BOOST_AUTO_TEST_CASE(a_key_of_another_unit_is_one_mistake) {
+  json document = cluster();
+  document["intra_node"] = {{"latency_us", 3}, {"gigabytes_per_s", 450}};
+  BOOST_TEST(usage_error([&] { hardware_from_json(document, "h.json"); }) ==
+             "2 mistakes:\n"
+             "  h.json: unknown key 'intra_node.gigabytes_per_s' with value 450; the key is "
+             "'bytes_per_s', in bytes/s; write \"bytes_per_s\": \"450GB/s\"\n"
+             "  h.json: unknown key 'intra_node.latency_us' with value 3; the key is 'latency_ns', "
+             "in ns; write \"latency_ns\": \"3us\"");
+  // What is missing otherwise is told.
+  document["intra_node"] = {{"latency_us", 3}};
+  const std::string message = usage_error([&] { hardware_from_json(document, "h.json"); });
+  BOOST_TEST(contains(message, "'intra_node.bytes_per_s' is missing"));
+  BOOST_TEST(!contains(message, "'intra_node.latency_ns' is missing"));
 }
 
 BOOST_AUTO_TEST_CASE(collectives_inside_a_node) {

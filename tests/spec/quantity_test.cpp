@@ -103,6 +103,8 @@ BOOST_AUTO_TEST_CASE(keys_of_other_units) {
   BOOST_TEST(!split_unit_suffix("_us").has_value());
   BOOST_TEST(split_unit_suffix("bytes_per_s")->stem == "");
   BOOST_TEST(split_unit_suffix("gb_per_s")->unit == "GB/s");
+  BOOST_TEST(split_unit_suffix("gigabytes_per_s")->unit == "GB/s");
+  BOOST_TEST(split_unit_suffix("link_gigabits_per_s")->stem == "link");
   BOOST_TEST(split_unit_suffix("Memory_GB")->stem == "Memory");
   BOOST_TEST(split_unit_suffix("Memory_GB")->unit == "GB");
   BOOST_TEST(split_unit_suffix("bandwidth_GBps")->unit == "GB/s");

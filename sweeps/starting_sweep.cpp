@@ -123,20 +123,25 @@ std::vector<std::string> width_changes(const spec::ModelSpec& there, const spec:
 /// The sweep would refuse such a cluster only later, and blame figures that nobody wrote.
 void check_miniature(const StartingPoint& start, const tuner::Miniature& mini) {
   constexpr int64_t kLeastBytes = 100'000;  // of a file that check_plausible lets through
-  constexpr const char* kAdvice = "h100-8x8 is a shipped cluster for large models";
+  // Those who use it already need another advice, and there is none.
+  constexpr std::string_view kLargest = "h100-8x8";
+  const std::string advice =
+      start.hardware_text == kLargest
+          ? std::string()
+          : fmt::format("; {} is a shipped cluster for large models", kLargest);
   if (start.hardware.memory_bytes > 0 && mini.hardware.memory_bytes < kLeastBytes) {
     throw base::UsageError(fmt::format(
         "{}: key 'memory_bytes': {} on each of {} devices cannot hold this model, even in shards "
-        "over all of them; {}",
+        "over all of them{}",
         start.hardware_source, base::format_bytes(start.hardware.memory_bytes),
-        start.hardware.num_devices(), kAdvice));
+        start.hardware.num_devices(), advice));
   }
   try {
     spec::check_plausible(mini.hardware, start.hardware_source);
   } catch (const base::UsageError&) {
-    throw base::UsageError(fmt::format(
-        "{}: no emulated cluster has the proportions of this one for this model ({}); {}",
-        start.hardware_source, fmt::join(mini.hardware_changes, ", "), kAdvice));
+    throw base::UsageError(
+        fmt::format("{}: no emulated cluster has the proportions of this one for this model ({}){}",
+                    start.hardware_source, fmt::join(mini.hardware_changes, ", "), advice));
   }
 }
 

@@ -30,7 +30,11 @@ constexpr Word kWords[] = {
 
 store::TrialRow find_trial(const store::Store& store, const std::string& word) {
   const auto* row = std::ranges::find_if(kWords, [&](const Word& w) { return word == w.word; });
-  if (row == std::end(kWords)) return store.get_trial(word);
+  if (row == std::end(kWords)) {
+    std::string words;
+    for (const Word& known : kWords) words += fmt::format("'{}', ", known.word);
+    return store.get_trial(word, words);
+  }
   const std::vector<store::SweepRow> sweeps = store.read_sweeps();
   for (auto sweep = sweeps.rbegin(); sweep != sweeps.rend(); ++sweep) {
     const std::optional<int64_t> id = *sweep.*row->trial;

@@ -142,10 +142,11 @@ std::string trial_list_text(const std::vector<TrialLine>& lines, std::optional<s
          const store::EnvironmentRow* environment = l.view->environment_of(l.trial);
          return environment == nullptr ? "-" : std::to_string(environment->ordinal);
        }},
-      {{"changes from the first fit", Align::left, 1, true},
+      {{"changes from the first fit", Align::left, 0, true},
        !first_fits.empty(),
        [](const TrialLine& l) { return difference_text(*l.view, l.trial); }},
-      {{"purpose and result"},
+      // Where there are both, the changes say more.
+      {{"purpose and result", Align::left, first_fits.empty() ? 0 : 1},
        true,
        [](const TrialLine& l) {
          const std::string what = purpose_text(*l.view, l.trial, l.title);

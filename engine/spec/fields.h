@@ -130,12 +130,15 @@ constexpr auto choices_of() -> std::vector<std::string_view> (*)() {
 }  // namespace detail
 
 /// Reads the keys of `rows` into `value`; those that are absent leave it as it is. What cannot be
-/// read is kept in `problems`.
+/// read is kept in `problems`. A required key that the file has with another unit, such as
+/// latency_us, is left to refuse_unknown_keys, which tells what to write: it is one mistake.
 template <class T>
 void read_fields(JsonReader& reader, std::span<const Field<T>> rows, T& value, Problems& problems) {
+  for (const Field<T>& row : rows) reader.ignore(row.info.key);
   for (const Field<T>& row : rows) {
-    reader.ignore(row.info.key);
-    if (!reader.has(row.info.key) && row.info.presence != Presence::required) continue;
+    const bool is_left_out =
+        row.info.presence != Presence::required || reader.has_in_other_unit(row.info.key);
+    if (!reader.has(row.info.key) && is_left_out) continue;
     problems.attempt([&] { row.read(reader, row.info, value); });
   }
 }

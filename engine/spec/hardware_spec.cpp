@@ -23,10 +23,10 @@ constexpr double kMaxHalfRows = 1e6;
 constexpr int64_t kMaxNodes = 65536;
 
 // What machines have, from an emulated device on one core to a rack that does not exist yet.
-constexpr Limits kRealMemory{1e5, 1e14};
+constexpr Limits kRealMemory{1e5, 4e12};
 constexpr Limits kRealLink{1e6, 1e14};
 constexpr Limits kRealMemoryRate{1e7, 1e15};
-constexpr Limits kRealFlops{1e7, 1e18};
+constexpr Limits kRealFlops{1e7, 1e17};
 constexpr Limits kRealLatency{100, 2e6};  // links within a building
 constexpr Limits kRealHostTime{100, 1e6};
 constexpr Limits kRealSlowness{0.1, 10};
@@ -203,6 +203,74 @@ std::span<const Field<HardwareSpec>> hardware_fields() {
   return kRows;
 }
 
+/// A figure of a machine, for messages.
+struct Figure {
+  const char* key;
+  Quantity quantity;
+  double value;
+};
+
+/// Two figures of which emulated and real machines differ, but whose ratio they have in common.
+struct Ratio {
+  Figure larger;
+  Figure smaller;
+  double most;
+  const char* meaning;
+};
+
+std::vector<Ratio> ratios_of(const HardwareSpec& hardware) {
+  constexpr double kMostFlopsPerByte = 20'000;  // an H100 has 295, an emulated device 4
+  // An H100 has 7, and 130 where PCIe joins it; a miniature of that may have three times as many.
+  constexpr double kMostOfLink = 2'000;
+  const Figure peak{"peak_flops_per_s", Quantity::flops_per_s, hardware.peak_flops_per_s};
+  const Figure memory{"memory_bytes_per_s", Quantity::bytes_per_s, hardware.memory_bytes_per_s};
+  std::vector<Ratio> ratios = {{peak, memory, kMostFlopsPerByte, "FLOPs for a byte of memory"}};
+  // A device that is alone in its node does not use that link.
+  if (hardware.devices_per_node > 1) {
+    ratios.push_back(
+        {memory,
+         {"intra_node.bytes_per_s", Quantity::bytes_per_s, hardware.intra_node.bytes_per_s},
+         kMostOfLink,
+         "bytes of memory for one of the link"});
+  }
+  return ratios;
+}
+
+/// The figure with another prefix that brings the ratio within bounds: of both, the one that leaves
+/// the pair nearer to what is usual.
+Figure meant_by(const Ratio& ratio) {
+  double factor = 1e3;
+  while (ratio.larger.value / ratio.smaller.value / factor > ratio.most) factor *= 1e3;
+  Figure smaller = ratio.smaller;
+  Figure larger = ratio.larger;
+  smaller.value *= factor;
+  larger.value /= factor;
+  const auto distance = [](const Figure& figure) {
+    return distance_from_usual(figure.quantity, figure.value);
+  };
+  const bool is_smaller =
+      distance(smaller) + distance(ratio.larger) <= distance(larger) + distance(ratio.smaller);
+  return is_smaller ? smaller : larger;
+}
+
+/// Adds the pairs of figures that no machine has together, though each alone is possible.
+void check_ratios(const HardwareSpec& hardware, const Source& source, Problems& problems) {
+  for (const Ratio& ratio : ratios_of(hardware)) {
+    // Zero says that a figure is not known.
+    if (ratio.larger.value <= 0 || ratio.smaller.value <= 0) continue;
+    const double value = ratio.larger.value / ratio.smaller.value;
+    if (value <= ratio.most) continue;
+    const Figure meant = meant_by(ratio);
+    problems.add(fmt::format(
+        "{}key '{}' is {} and key '{}' is {}: no machine has {:.0f} {}, expected at most {:.0f}; "
+        "did you mean \"{}\" for '{}'?",
+        source.prefix(meant.key), ratio.larger.key,
+        quantity_text(ratio.larger.quantity, ratio.larger.value), ratio.smaller.key,
+        quantity_text(ratio.smaller.quantity, ratio.smaller.value), value, ratio.meaning,
+        ratio.most, quantity_text(meant.quantity, meant.value), meant.key));
+  }
+}
+
 }  // namespace
 
 HardwareSpec hardware_from_json(const json& document, const Source& source) {
@@ -262,6 +330,8 @@ std::vector<FieldPage> hardware_pages() { return pages_of(hardware_fields(), Har
 void check_plausible(const HardwareSpec& hardware, const Source& source) {
   Problems problems;
   check_plausible(source, hardware_pages(), to_json(hardware), problems);
+  // Ratios of a figure that is wrong by itself say the same again.
+  if (problems.empty()) check_ratios(hardware, source, problems);
   problems.throw_if_any();
 }
 

@@ -163,6 +163,13 @@ bool JsonReader::has(std::string_view key) const {
   return it != object_->end() && !(null_is_ == NullIs::absent && it->is_null());
 }
 
+bool JsonReader::has_in_other_unit(std::string_view key) const {
+  const std::vector<std::string> names = {std::string(key)};
+  return std::ranges::any_of(object_->items(), [&](const auto& item) {
+    return !known_.contains(item.key()) && !hint_of_unit(item.key(), item.value(), names).empty();
+  });
+}
+
 bool JsonReader::is_null(std::string_view key) const {
   const auto it = object_->find(key);
   return it != object_->end() && it->is_null();

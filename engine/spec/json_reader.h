@@ -59,6 +59,8 @@ class JsonReader {
              NullIs null_is = NullIs::wrong_type);
 
   [[nodiscard]] bool has(std::string_view key) const;
+  /// Of the keys that nobody asked for one is this in another unit: refuse_unknown_keys says so.
+  [[nodiscard]] bool has_in_other_unit(std::string_view key) const;
   /// The key is there and its value is null.
   [[nodiscard]] bool is_null(std::string_view key) const;
 

@@ -36,7 +36,8 @@ class Problems {
   void add(std::string message);
   [[nodiscard]] bool empty() const { return messages_.empty(); }
   [[nodiscard]] const std::vector<std::string>& messages() const { return messages_; }
-  /// Throws base::UsageError with the one message, or UsageErrors with all.
+  /// Throws base::UsageError with the one message, or UsageErrors with all, those of one file in
+  /// the order of its lines.
   void throw_if_any() const;
 
  private:

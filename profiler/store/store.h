@@ -411,8 +411,10 @@ class Store {
                                                    const std::string& spec_hash) const;
   [[nodiscard]] std::optional<TrialRow> get_trial(int64_t trial_id) const;
   /// Finds a trial by its id ("12") or by the first digits of its hash (at least 4). A text that is
-  /// both is taken as an id. Throws base::UsageError if none or several match.
-  [[nodiscard]] TrialRow get_trial(const std::string& id_or_hash_prefix) const;
+  /// both is taken as an id. Throws base::UsageError if none or several match; `others` is what the
+  /// message names beside ids and hashes ("best, ").
+  [[nodiscard]] TrialRow get_trial(const std::string& id_or_hash_prefix,
+                                   const std::string& others = "") const;
   /// Ordered by step, then rank.
   [[nodiscard]] std::vector<profiler::StepTrace> read_trace(int64_t trial_id) const;
   /// Replaces the contents of this connection's temporary table trace_record (columns:

@@ -101,7 +101,7 @@ Question question_of(const CommandOptions& options, const std::string& database)
   setup.confidence = confidence_option(options);
   setup.kind = kind_option(options);
   setup.max_runs = static_cast<int>(options.integer("max-runs", 2, 400));
-  setup.max_seconds = static_cast<double>(options.integer("max-seconds", 0, 0));
+  setup.max_seconds = static_cast<double>(options.seconds("max-seconds", 0, 0));
 
   CommitRunnerOptions& runner = question.runner;
   runner.repository = repository.root();
@@ -114,8 +114,8 @@ Question question_of(const CommandOptions& options, const std::string& database)
   runner.build_command = options.text("build");
   runner.run_command = options.text("run");
   runner.metric = setup.metric;
-  runner.build_limit = std::chrono::seconds(options.integer("build-limit", kFewestSeconds, 3600));
-  runner.run_limit = std::chrono::seconds(options.integer("run-limit", kFewestSeconds, 1800));
+  runner.build_limit = std::chrono::seconds(options.seconds("build-limit", kFewestSeconds, 3600));
+  runner.run_limit = std::chrono::seconds(options.seconds("run-limit", kFewestSeconds, 1800));
   std::string spec_text;
   if (options.has("spec")) {
     if (options.text("spec") == "-") {
@@ -215,10 +215,10 @@ void declare(CommandOptions& options) {
   text("scratch", "FOLDER",
        "for worktrees and builds, which stay for the next hunt; default a folder of the "
        "repository's own in PATH.work beside the database");
-  text("build-limit", "SECONDS", "longest build, default 3600");
-  text("run-limit", "SECONDS", "longest run, default 1800");
+  text("build-limit", "SECONDS", "longest build, default 3600; or with a unit, such as 30min");
+  text("run-limit", "SECONDS", "longest run, default 1800; or with a unit, such as 30min");
   text("max-runs", "N", "give up after so many, default 400");
-  text("max-seconds", "SECONDS", "of building and running, default no limit");
+  text("max-seconds", "SECONDS", "of building and running, such as 600 or 2h; default no limit");
   options.add_launch();
   options.add()("fresh", "measure again what the database has");
   options.add()("quiet,q", "no progress");

@@ -59,7 +59,7 @@ int run_bisect_configs(const CommandOptions& options, const std::string& databas
   setup.options.min_effect_ratio = min_effect_option(options);
   setup.options.confidence = confidence_option(options);
   setup.options.max_runs = static_cast<int>(options.integer("max-runs", 2, 400));
-  setup.max_seconds = static_cast<double>(options.integer("max-seconds", 0, 0));
+  setup.max_seconds = static_cast<double>(options.seconds("max-seconds", 0, 0));
   setup.is_fresh = options.has("fresh");
   setup.runner.metric = metric_option(options);
   const MetricKind kind = kind_option(options);

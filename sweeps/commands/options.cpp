@@ -4,11 +4,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <typeinfo>
 
 #include "engine/spec/json_reader.h"
+#include "engine/spec/quantity.h"
 #include "kernels/base/error.h"
 #include "sweeps/processes/trial_commands.h"
 
@@ -162,6 +165,22 @@ int64_t CommandOptions::integer(const std::string& option, int64_t min, int64_t 
         fmt::format("--{} is '{}', expected a whole number of at least {}", option, value, min));
   }
   return number;
+}
+
+int64_t CommandOptions::seconds(const std::string& option, int64_t min, int64_t otherwise) const {
+  constexpr double kMostSeconds = 1e12;  // what clocks can add
+  if (!has(option)) return otherwise;
+  const std::string value = text(option);
+  const std::string as_seconds =
+      value.find_first_not_of("0123456789") == std::string::npos ? value + "s" : value;
+  const std::optional<double> number = spec::parse_quantity(spec::Quantity::seconds, as_seconds);
+  if (!number || !(*number >= static_cast<double>(min) && *number <= kMostSeconds)) {
+    throw UsageError(fmt::format(
+        "--{} is '{}', expected a whole number of seconds of at least {}, or one with a unit such "
+        "as {}",
+        option, value.substr(0, 40), min, spec::unit_example(spec::Quantity::seconds)));
+  }
+  return std::llround(*number);
 }
 
 double CommandOptions::ratio(const std::string& option, double min, double max,

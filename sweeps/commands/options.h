@@ -66,6 +66,9 @@ class CommandOptions {
   [[nodiscard]] std::string database(const std::string& option = "db") const;
   /// A whole number of at least `min`; `otherwise` when the option is missing.
   [[nodiscard]] int64_t integer(const std::string& option, int64_t min, int64_t otherwise) const;
+  /// Whole seconds, at least `min`, given as a number or with a unit as files have it, such as
+  /// 10min; `otherwise` when the option is missing.
+  [[nodiscard]] int64_t seconds(const std::string& option, int64_t min, int64_t otherwise) const;
   /// A number from `min` to `max`; `otherwise` when the option is missing.
   [[nodiscard]] double ratio(const std::string& option, double min, double max,
                              double otherwise) const;

@@ -158,10 +158,11 @@ std::string to_text(const Result& result) {
     counts.push_back(fmt::format("{} {}{}", count, status, cleared));
   }
   std::string text =
-      fmt::format("sweep {}{}: {} trials run, {} found in the database ({})\n",
+      fmt::format("sweep {}{}: {} {} run, {} found in the database{}\n",
                   result.next ? "waits for a trial" : name_of(summary.status),
                   summary.stop_reason.empty() ? "" : " (" + summary.stop_reason + ")",
-                  summary.num_run, summary.num_reused, fmt::join(counts, ", "));
+                  summary.num_run, summary.num_run == 1 ? "trial" : "trials", summary.num_reused,
+                  counts.empty() ? "" : fmt::format(" ({})", fmt::join(counts, ", ")));
   if (!result.best && result.next) return text;
   if (!result.best) return text + "no configuration has fitted and run to its end\n";
   const store::TrialRow& best = *result.best;
@@ -218,7 +219,8 @@ std::string to_text(const Result& result) {
 CommandOptions sweep_options() {
   namespace po = boost::program_options;
   CommandOptions options(
-      "sweep SWEEP --db PATH [--set KNOB=VALUE ...] [--max-trials N] [--max-seconds N] [--launch "
+      "sweep SWEEP --db PATH [--set KNOB=VALUE ...] [--max-trials N] [--max-seconds SECONDS] "
+      "[--launch "
       "COMMAND] "
       "[--dry-run] [--report FILE] [--format text|json]",
       "Searches the best configuration: fixes what is compared, finds what fits, scales it, "
@@ -230,8 +232,8 @@ CommandOptions sweep_options() {
                 "the runs database, made when it is not there");
   options.add()("max-trials", po::value<std::string>()->value_name("N"),
                 "instead of the budget in the sweep file");
-  options.add()("max-seconds", po::value<std::string>()->value_name("N"),
-                "instead of the budget in the sweep file");
+  options.add()("max-seconds", po::value<std::string>()->value_name("SECONDS"),
+                "instead of the budget in the sweep file; 600 or 10min");
   options.add()("report", po::value<std::string>()->value_name("FILE"),
                 "keeps a report in this HTML file, written anew after a trial at most every few "
                 "seconds and at the end");
@@ -334,7 +336,7 @@ int conduct_sweep(const CommandOptions& options, const std::optional<ToldRun>& t
   const std::string database = options.database();
   LiveReport report(database, told ? "" : options.text("report"), file);
   const int64_t max_trials = told ? 0 : options.integer("max-trials", spec::kMinTrials, 0);
-  const int64_t max_seconds = told ? 0 : options.integer("max-seconds", 1, 0);
+  const int64_t max_seconds = told ? 0 : options.seconds("max-seconds", 1, 0);
   Loaded<spec::SweepSpec> loaded = load_sweep(file);
   spec::SweepSpec& sweep = loaded.spec;
   if (max_trials > 0) sweep.budget.max_trials = max_trials;

@@ -94,8 +94,10 @@ CommandOptions trial_options() {
                 "or as Perfetto's own where the file ends in .pftrace");
   options.add()("print-spec",
                 "only print the trial as moetune-rank takes it, for a launcher of many processes");
-  options.add()("step-limit", po::value<std::string>()->value_name("SECONDS"),
-                "longest time without a new step before the trial counts as hung, default 60");
+  options.add()(
+      "step-limit", po::value<std::string>()->value_name("SECONDS"),
+      "longest time without a new step before the trial counts as hung, such as 2min; default "
+      "60");
   options.add()("quiet,q", "no progress");
   options.add_launch();
   options.add_format();
@@ -129,7 +131,7 @@ int run_trial_command(const CommandOptions& options) {
   loop_options.runner.rank_program = find_rank_program();
   loop_options.runner.launcher = launcher;
   loop_options.runner.folder = running_folder(database);
-  loop_options.runner.step_limit = std::chrono::seconds(options.integer("step-limit", 1, 60));
+  loop_options.runner.step_limit = std::chrono::seconds(options.seconds("step-limit", 1, 60));
   Session session = open_session(database, single_trials_row(request.spec));
   const TextSnapshot snapshot(database, loaded.text);
   loop_options.runner.text_path = snapshot.path();

@@ -171,7 +171,62 @@ BOOST_AUTO_TEST_CASE(figures_of_no_machine_are_refused_with_what_was_meant) {
   BOOST_TEST(contains(refusal("/power_watts", 0.7), "did you mean \"700W\"?"));
   BOOST_TEST(refusal("/host_slowness", 50) ==
              "h.json: key 'host_slowness' is 50.0: no machine has that; expected 0.1 to 10");
+  // What real devices have at most, with another prefix.
+  BOOST_TEST(contains(refusal("/memory_bytes", "80TB"), "did you mean \"80GB\"?"));
+  BOOST_TEST(contains(refusal("/peak_flops_per_s", "989PF"), "did you mean \"989TF\"?"));
+  BOOST_TEST(refusal("/memory_bytes", "1TB") == "");
   check_plausible(hardware(), "h.json");
+}
+
+namespace {
+
+/// The figures of an H100 with one key changed, and what is said of it.
+struct Pair {
+  const char* pointer;
+  json value;
+  const char* message;
+};
+std::ostream& operator<<(std::ostream& out, const Pair& row) {
+  return out << row.pointer << " " << row.value;
+}
+
+// Ratios: 989e12 / 3.35e9 = 295,224; 3.35e12 / 450e6 = 7,444; 98.9e15 / 3.35e12 = 29,522.
+const Pair kPairs[] = {
+    {"/memory_bytes_per_s", "3.35GB/s",
+     "h.json: key 'peak_flops_per_s' is 989TF and key 'memory_bytes_per_s' is 3.35GB/s: no machine "
+     "has 295224 FLOPs for a byte of memory, expected at most 20000; did you mean \"3.35TB/s\" "
+     "for 'memory_bytes_per_s'?"},
+    {"/intra_node/bytes_per_s", "450MB/s",
+     "h.json: key 'memory_bytes_per_s' is 3.35TB/s and key 'intra_node.bytes_per_s' is 450MB/s: no "
+     "machine has 7444 bytes of memory for one of the link, expected at most 2000; did you "
+     "mean \"450GB/s\" for 'intra_node.bytes_per_s'?"},
+    {"/peak_flops_per_s", "98.9PF", "did you mean \"98.9TF\" for 'peak_flops_per_s'?"},
+    // Devices that PCIe 3.0 joins are slow, not mistaken: 3.35e12 / 8e9 = 419.
+    {"/intra_node/bytes_per_s", "8GB/s", ""},
+    {"/memory_bytes_per_s", 0, ""},
+};
+
+}  // namespace
+
+BOOST_DATA_TEST_CASE(figures_that_no_machine_has_together_are_refused,
+                     boost::unit_test::data::make(kPairs)) {
+  json document = cluster();
+  document["peak_flops_per_s"] = "989TF";
+  document["memory_bytes_per_s"] = "3.35TB/s";
+  document["intra_node"]["bytes_per_s"] = "450GB/s";
+  document[json::json_pointer(sample.pointer)] = sample.value;
+  const HardwareSpec h = hardware_from_json(document, "h.json");
+  const std::string message = usage_error([&] { check_plausible(h, "h.json"); });
+  BOOST_TEST(message.empty() == (std::string_view(sample.message).empty()));
+  BOOST_TEST(contains(message, sample.message), message);
+}
+
+BOOST_AUTO_TEST_CASE(a_link_inside_a_node_of_one_device_is_not_judged) {
+  HardwareSpec h = hardware();
+  h.memory_bytes_per_s = 3.35e12;  // beside a link of 1 GB/s
+  BOOST_TEST(contains(usage_error([&] { check_plausible(h, "h.json"); }), "3350 bytes of memory"));
+  h.devices_per_node = 1;
+  BOOST_TEST(usage_error([&] { check_plausible(h, "h.json"); }) == "");
 }
 
 namespace {
@@ -292,12 +347,36 @@ BOOST_AUTO_TEST_CASE(all_mistakes_are_told_with_their_lines) {
   const std::string message =
       usage_error([&] { hardware_from_json(document.json, document.source); });
   BOOST_TEST(message.starts_with("4 mistakes:\n"));
+  // In the order of the lines.
+  size_t last = 0;
+  for (const char* line : {"line 3", "line 5", "line 6", "line 7"}) {
+    const size_t at = message.find(line);
+    BOOST_TEST(at != std::string::npos);
+    BOOST_TEST(at > last, line);
+    last = at;
+  }
   BOOST_TEST(contains(message, "h.json: line 3: key 'num_nodes' is 0"));
   BOOST_TEST(contains(message, "h.json: line 7: key 'intra_node.latency_ns' is -1"));
   BOOST_TEST(contains(message, "h.json: line 6: key 'intra_node.bytes_per_s' is missing"));
   BOOST_TEST(contains(message,
                       "h.json: line 5: unknown key 'launch_us' with value 4; the key is "
                       "'launch_ns', in ns; write \"launch_ns\": \"4us\""));
+}
+
+BOOST_AUTO_TEST_CASE(a_key_of_another_unit_is_one_mistake) {
+  json document = cluster();
+  document["intra_node"] = {{"latency_us", 3}, {"gigabytes_per_s", 450}};
+  BOOST_TEST(usage_error([&] { hardware_from_json(document, "h.json"); }) ==
+             "2 mistakes:\n"
+             "  h.json: unknown key 'intra_node.gigabytes_per_s' with value 450; the key is "
+             "'bytes_per_s', in bytes/s; write \"bytes_per_s\": \"450GB/s\"\n"
+             "  h.json: unknown key 'intra_node.latency_us' with value 3; the key is 'latency_ns', "
+             "in ns; write \"latency_ns\": \"3us\"");
+  // What is missing otherwise is told.
+  document["intra_node"] = {{"latency_us", 3}};
+  const std::string message = usage_error([&] { hardware_from_json(document, "h.json"); });
+  BOOST_TEST(contains(message, "'intra_node.bytes_per_s' is missing"));
+  BOOST_TEST(!contains(message, "'intra_node.latency_ns' is missing"));
 }
 
 BOOST_AUTO_TEST_CASE(collectives_inside_a_node) {

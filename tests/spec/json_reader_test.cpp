@@ -5,6 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <limits>
 
+#include "engine/spec/problems.h"
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::spec {
@@ -25,6 +26,23 @@ BOOST_AUTO_TEST_CASE(message_names_file_key_value_and_expectation) {
              "file.json: key 'a.c' is missing, expected an integer from 1 to 9");
   BOOST_TEST(usage_error([&] { JsonReader(json::array(), "file.json"); }) ==
              "file.json: found an array of 0 values, expected a JSON object");
+}
+
+BOOST_AUTO_TEST_CASE(mistakes_of_a_file_are_told_in_the_order_of_its_lines) {
+  Problems problems;
+  for (const char* message :
+       {"f: line 10: ten", "no line", "g: line 2: other", "f: hardware: line 9: nine",
+        "f: line 9: again", "g: line 1, column 3: syntax"}) {
+    problems.add(message);
+  }
+  BOOST_TEST(usage_error([&] { problems.throw_if_any(); }) ==
+             "6 mistakes:\n"
+             "  f: hardware: line 9: nine\n"
+             "  no line\n"
+             "  g: line 1, column 3: syntax\n"
+             "  f: line 9: again\n"
+             "  f: line 10: ten\n"
+             "  g: line 2: other");
 }
 
 BOOST_AUTO_TEST_CASE(integers_are_exact_and_in_range) {

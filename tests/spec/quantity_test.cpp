@@ -73,6 +73,10 @@ BOOST_AUTO_TEST_CASE(what_is_written_can_be_read) {
   BOOST_TEST(quantity_text(Quantity::bytes_per_s, 4.5e11) == "450GB/s");
   BOOST_TEST(quantity_text(Quantity::seconds, 90) == "1.5min");
   BOOST_TEST(quantity_text(Quantity::watts, 1200) == "1.2kW");
+  // At least 1 of the unit, where there is one so small.
+  BOOST_TEST(quantity_text(Quantity::flops_per_s, 989) == "989F");
+  BOOST_TEST(quantity_text(Quantity::flops_per_s, 98'900) == "98.9KF");
+  BOOST_TEST(parse_quantity(Quantity::flops_per_s, "989F").value_or(-1) == 989);
 }
 
 BOOST_AUTO_TEST_CASE(what_was_meant) {
@@ -99,6 +103,8 @@ BOOST_AUTO_TEST_CASE(keys_of_other_units) {
   BOOST_TEST(!split_unit_suffix("_us").has_value());
   BOOST_TEST(split_unit_suffix("bytes_per_s")->stem == "");
   BOOST_TEST(split_unit_suffix("gb_per_s")->unit == "GB/s");
+  BOOST_TEST(split_unit_suffix("gigabytes_per_s")->unit == "GB/s");
+  BOOST_TEST(split_unit_suffix("link_gigabits_per_s")->stem == "link");
   BOOST_TEST(split_unit_suffix("Memory_GB")->stem == "Memory");
   BOOST_TEST(split_unit_suffix("Memory_GB")->unit == "GB");
   BOOST_TEST(split_unit_suffix("bandwidth_GBps")->unit == "GB/s");

@@ -315,6 +315,22 @@ BOOST_AUTO_TEST_CASE(tell_by_hand_gives_the_same_sweep) {
   BOOST_TEST(has_text(told["engine_settings"], "--overlap-grad-reduce"));
 }
 
+BOOST_AUTO_TEST_CASE(what_was_run_is_counted_in_words_of_its_number) {
+  write_engine_sweep(*this, kSpace);
+  const std::string sweep_file = folder.file("sweep.json");
+  const tests::Answer none = run({"sweep", sweep_file, "--db", db, "--dry-run"});
+  BOOST_TEST(tests::contains(none.out, "0 trials run, 0 found in the database"), none.out);
+  BOOST_TEST(!tests::contains(none.out, "()"), none.out);
+  const json next = json::parse(
+      run({"sweep", sweep_file, "--db", db, "--dry-run", "--format", "json"}).out)["next"];
+  const std::string log = folder.file("told.log");
+  const std::string command = next["command"];
+  BOOST_TEST(std::system(("(" + command + ") > " + log + " 2>&1").c_str()) == 0);
+  const tests::Answer one = run({"tell", sweep_file, log, "--db", db});
+  BOOST_TEST(one.code == 0, one.err);
+  BOOST_TEST(tests::contains(one.out, ": 1 trial run, "), one.out);
+}
+
 BOOST_AUTO_TEST_CASE(a_switch_is_taken_back_where_all_flags_are_written) {
   const json space = {{"overlap_grad_reduce", {false, true}}};
   const auto with = [&](const std::string& run_text) {

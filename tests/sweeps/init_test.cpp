@@ -153,6 +153,13 @@ BOOST_AUTO_TEST_CASE(a_cluster_that_no_miniature_can_have_is_refused_with_what_t
   check_refused({"init", "--model", "qwen3-30b-a3b", "--hardware", "emulated-2x4"}, 2,
                 {"emulated-2x4: key 'memory_bytes'", "18.0 MiB on each of 8 devices",
                  "cannot hold this model", "h100-8x8"});
+  // Who uses the cluster of the advice is not sent to it.
+  const Answer largest = run({"init", "--model", "llama3-405b", "--hardware", "h100-8x8"});
+  BOOST_TEST_CONTEXT(largest.err) {
+    BOOST_TEST(largest.code == 2);
+    BOOST_TEST(contains(largest.err, "no emulated cluster has the proportions of this one"));
+    BOOST_TEST(!contains(largest.err, "is a shipped cluster"));
+  }
   json cluster = json::parse(std::string(kCluster), nullptr, true, true);
   cluster["inter_node"]["bytes_per_s"] = "100Mb/s";
   write_text(folder.file("cluster.json"), cluster.dump());

@@ -161,13 +161,23 @@ BOOST_AUTO_TEST_CASE(lines_fit_the_terminal) {
     BOOST_TEST(widest <= width);
     BOOST_TEST(widest * 4 >= width * 2);  // and uses it
   }
-  // What matters least goes first; what a trial was for stays.
+  // What matters least goes first; what differs from the first fit stays.
   const std::string narrow = table(80);
-  for (const char* word : {"id", "mark", "status", "step", "purpose", "winner", "ep 4 -> 2"}) {
+  for (const char* word : {"id", "mark", "status", "step", "changes from the first fit", "winner",
+                           "ep 4, micro-batch 2", "cp_comm_type p2p, recompute norm"}) {
     BOOST_TEST(narrow.find(word) != std::string::npos, word << " is there");
   }
-  for (const char* word : {"runs", "predicted  ", "tokens/s"}) {
+  for (const char* word : {"runs", "predicted  ", "tokens/s", "purpose"}) {
     BOOST_TEST(narrow.find(word) == std::string::npos, word << " is not there");
+  }
+  // On a wider terminal both are there.
+  for (const char* word : {"changes from the first fit", "purpose", "ep 4 -> 2"}) {
+    BOOST_TEST(table(120).find(word) != std::string::npos, word << " is there");
+  }
+  // Without a first fit there are no changes: what a trial was for stays.
+  store::Store::open(db).set_landmarks(sweep, {std::nullopt, baseline, std::nullopt});
+  for (const char* word : {"status", "purpose", "baseline: the starting"}) {
+    BOOST_TEST(table(80).find(word) != std::string::npos, word << " is there");
   }
 }
 
@@ -208,6 +218,8 @@ BOOST_AUTO_TEST_CASE(trials_are_shown_by_what_they_are) {
   BOOST_TEST(id_of("first-fit") == first_fit);
   BOOST_TEST(id_of("baseline") == baseline);
   BOOST_TEST(id_of("4") == better);
+  check_refused({"show", db, "bst"}, 2,
+                {"no trial 'bst'; give 'best', 'first-fit', 'baseline', an id, or at least 4"});
   const Answer text = run({"show", db, "4"});
   BOOST_TEST(text.out.find("retune: recompute none -> norm, from trial 3\n") != std::string::npos);
   // Trials that were run one by one do not hide the sweep's.

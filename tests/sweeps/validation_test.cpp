@@ -103,7 +103,8 @@ BOOST_AUTO_TEST_CASE(text_and_json_mean_the_same_gain) {
 BOOST_AUTO_TEST_CASE(a_validation_that_was_not_made_is_neither) {
   const ScopedEnvironment long_run("FAKE_RANK_LONG_RUN", "hang");
   write();
-  const Answer text = sweep({"--max-seconds", "4"});
+  // With a unit, as files have it.
+  const Answer text = sweep({"--max-seconds", "4000ms"});
   BOOST_TEST_CONTEXT(text.out << text.err) {
     BOOST_TEST(text.code == 0);
     BOOST_TEST(contains(text.out,

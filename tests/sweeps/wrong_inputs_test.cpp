@@ -60,6 +60,8 @@ const Typed kTyped[] = {
     {{"sweep", "sweep.json@"}, "", "the database (--db PATH)"},
     {{"sweep", "sweep.json@", "--db", "x.db@", "--max-trials", "2"}, "", "at least 4"},
     {{"sweep", "sweep.json@", "--db", "x.db@", "--max-seconds", "soon"}, "", "a whole number of"},
+    {{"sweep", "sweep.json@", "--db", "x.db@", "--max-seconds", "0min"}, "", "such as 10min"},
+    {{"sweep", "sweep.json@", "--db", "x.db@", "--max-seconds", "10GB"}, "", "such as 10min"},
     {{"program", "trial.json@", "--rank", "99"}, "", "--rank is 99, expected 0 to"},
     {{"schema"}, "", "the kind of file"},
     {{"schema", "models"}, "", "kinds: sweep, engine-sweep, trial, hardware, model"},

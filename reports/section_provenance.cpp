@@ -170,6 +170,8 @@ std::string notes(const SectionInput& input) {
          "<li>A gain is kept only when it is larger than the measured noise. A gain ceiling of a "
          "wall "
          "is a bound, never a forecast.</li>\n"
+         "<li class=\"on-paper\">Not on paper, but in the page: the hardware as described, and "
+         "what is folded.</li>\n"
          "<li>This page loads nothing. Charts: Apache ECharts, Apache License 2.0.</li>\n</ul>\n";
 }
 
@@ -233,7 +235,8 @@ std::string render_provenance(const SectionInput& input) {
   }
   const auto hardware = flatten_text(sweep.hardware_json);
   if (!hardware.empty()) {
-    html += "<h3>Hardware as described</h3>\n" + list(hardware);
+    html +=
+        "<div class=\"on-screen\">\n<h3>Hardware as described</h3>\n" + list(hardware) + "</div>\n";
   }
   const auto model = flatten_text(sweep.model_json);
   if (!model.empty()) {

@@ -115,6 +115,27 @@ std::string trace_notes_of(const Context& context, const store::TrialRow& trial)
   return html;
 }
 
+// What never ran, and is no landmark of the sweep: left out on paper, where rows cost pages.
+bool is_folded(const Context& context, const store::TrialRow& trial) {
+  return (trial.status == "pruned" || trial.status == "invalid") && !trial.is_baseline &&
+         !context.is_winner(trial) && &trial != context.at(context.shown);
+}
+
+std::string folded_note(const Context& context, const std::vector<size_t>& chosen) {
+  size_t num_pruned = 0;
+  size_t num_invalid = 0;
+  for (const size_t position : chosen) {
+    const store::TrialRow& trial = context.trials[position];
+    if (!is_folded(context, trial)) continue;
+    ++(trial.status == "pruned" ? num_pruned : num_invalid);
+  }
+  if (num_pruned + num_invalid == 0) return "";
+  return fmt::format(
+      "<p class=\"note on-paper\">Not on paper, but in the page: {} pruned (ruled out by "
+      "prediction) and {} invalid (breaks a rule), which did not run.</p>\n",
+      num_pruned, num_invalid);
+}
+
 std::string row_of(const Context& context, const store::TrialRow& trial, bool is_cleared) {
   const bool is_winner = context.is_winner(trial);
   std::string marks;
@@ -130,8 +151,11 @@ std::string row_of(const Context& context, const store::TrialRow& trial, bool is
       "<tr id=\"trial-{}\" data-status=\"{}\" data-phase=\"{}\"{}><td class=\"num\" "
       "data-value=\"{}\">{}{}</td><td>{}</td><td>{}</td><td>{}</td>",
       trial.ordinal, escape(trial.status), escape(trial.phase),
-      is_winner ? " class=\"winner\"" : "", trial.ordinal, trial.ordinal, marks,
-      status_badge(trial.status), phase_badge(trial.phase), wall_badge(trial.wall));
+      is_winner                   ? " class=\"winner\""
+      : is_folded(context, trial) ? " class=\"folded\""
+                                  : "",
+      trial.ordinal, trial.ordinal, marks, status_badge(trial.status), phase_badge(trial.phase),
+      wall_badge(trial.wall));
   html += number_cell(as_double(trial.step_ns), ns_text(trial.step_ns));
   html += number_cell(trial.tokens_per_s, count_text(trial.tokens_per_s));
   html += number_cell(as_double(trial.peak_bytes), bytes_text(trial.peak_bytes));
@@ -193,7 +217,8 @@ std::string render_trials(const SectionInput& input) {
     return "<p>No trial yet.</p>\n";
   }
   const std::vector<size_t> chosen = context.most_telling(kMostTableRows);
-  std::string html = filters(context) + beyond_note(context, chosen.size());
+  std::string html =
+      filters(context) + beyond_note(context, chosen.size()) + folded_note(context, chosen);
   html +=
       "<div class=\"scroll\"><table class=\"trials\" id=\"trial-table\"><thead><tr>"
       "<th class=\"num\" data-key=\"n\">#</th><th data-key=\"status\">status</th><th "

@@ -315,7 +315,9 @@ std::string render_verdict(const SectionInput& input) {
                ? ""
                : copy_box("copy-flags", capitalised(name) + " as flags for Megatron-LM",
                           context.flags));
-  html += copy_box("copy-knobs", "Knobs of " + name, knobs_json(*trial));
+  // On paper the flags tell them.
+  const std::string knobs = copy_box("copy-knobs", "Knobs of " + name, knobs_json(*trial));
+  html += context.flags.empty() ? knobs : "<div class=\"on-screen\">\n" + knobs + "</div>\n";
   html += "</div>\n<div>\n" + changes_table(context, *trial) + trial_box(context, *trial);
   return html + "</div>\n</div>\n";
 }

@@ -20,6 +20,9 @@ struct FixtureOptions {
   int num_micro_batches = 4;
   /// Hunts beside the sweep (hunt_fixture_helper.h). Each of their runs waits for the disk.
   bool has_hunts = false;
+  /// 43 trials, as many as a quick start has, with texts as long as its own; else 25 and short
+  /// ones.
+  bool is_quickstart_size = false;
 };
 
 /// What a hostile database tries: markup, quotes, the ends of scripts and comments, control and

@@ -19,6 +19,18 @@
 #include "tests/reports/hunt_fixture_helper.h"
 #include "tests/reports/plan_sample.h"
 
+// As long as the flags that `moetune report` puts on a quick start's page.
+const char* const kFlags =
+    "--num-layers 4 --hidden-size 128 --num-attention-heads 4 --group-query-attention \\\n"
+    "--num-query-groups 2 --kv-channels 32 --num-experts 8 --moe-router-topk 2 \\\n"
+    "--moe-ffn-hidden-size 128 --moe-token-dispatcher-type alltoall --moe-grouped-gemm \\\n"
+    "--seq-length 256 --global-batch-size 16 --micro-batch-size 1 \\\n"
+    "--tensor-model-parallel-size 1 --context-parallel-size 1 --expert-model-parallel-size 4 \\\n"
+    "--expert-tensor-parallel-size 1 --pipeline-model-parallel-size 2 \\\n"
+    "--use-distributed-optimizer\n"
+    "# no flag in Megatron: data_parallel_size=4 (derived: 8 ranks / (tensor 1 x context 1 x "
+    "pipeline 2))";
+
 int main(int argc, char** argv) {
   if (argc < 3) {
     std::fputs("make_fixture DB HTML [hostile|sweep|hunts|threads|nccl|fake|plan|hostile-plan]\n",
@@ -49,6 +61,7 @@ int main(int argc, char** argv) {
       return 0;
     }
     options.has_hunts = kind != "sweep";
+    options.is_quickstart_size = kind == "sweep";
     const bool is_hostile = kind == "hostile";
     options.hostile = is_hostile ? moetune::tests::kHostileText : "";
     options.communicator = is_hostile ? "threads" : kind == "sweep" ? "" : kind;
@@ -59,7 +72,11 @@ int main(int argc, char** argv) {
     } else {
       moetune::tests::make_fixture(argv[1], options);
     }
-    const int64_t size = moetune::reports::write_report(argv[1], argv[2]);
+    moetune::reports::ReportOptions report;
+    if (options.is_quickstart_size) {
+      report.flags = [](const moetune::store::TrialRow&) { return std::string(kFlags); };
+    }
+    const int64_t size = moetune::reports::write_report(argv[1], argv[2], report);
     std::printf("%s: %lld bytes\n", argv[2], static_cast<long long>(size));
     return 0;
   } catch (const std::exception& error) {

@@ -63,6 +63,29 @@ BOOST_AUTO_TEST_CASE(the_verdict_can_be_read_without_scripts) {
   BOOST_TEST(page.has("8 experts need one of 1, 2, 4, 8"));
 }
 
+// Trials 3, 12 are pruned, 4 and 10 invalid. The knobs are printed where no flags tell them.
+BOOST_AUTO_TEST_CASE(what_paper_does_not_need_is_marked) {
+  const Page page;
+  BOOST_TEST(page.count("\" class=\"folded\"><td") == 4u);
+  BOOST_TEST(
+      page.has("<tr id=\"trial-12\" data-status=\"pruned\" data-phase=\"scale\" "
+               "class=\"folded\">"));
+  BOOST_TEST(
+      page.has("<p class=\"note on-paper\">Not on paper, but in the page: 2 pruned (ruled "
+               "out by prediction) and 2 invalid (breaks a rule), which did not run.</p>"));
+  BOOST_TEST(page.has("<div class=\"on-screen\">\n<h3>Hardware as described</h3>"));
+  const std::string knobs =
+      "<div class=\"on-screen\">\n<div class=\"copy\"><div "
+      "class=\"copy-head\"><span>Knobs of the winner";
+  BOOST_TEST(!page.has(knobs));
+  ReportOptions options;
+  options.flags = [](const store::TrialRow&) { return std::string("--num-layers 4"); };
+  BOOST_TEST(Page({}, options).has(knobs));
+  const Page large({.is_quickstart_size = true});
+  BOOST_TEST(large.count("<tr id=\"trial-") == 43u);
+  BOOST_TEST(large.has("14 pruned (ruled out by prediction) and 6 invalid"));
+}
+
 BOOST_AUTO_TEST_CASE(the_top_says_when_where_and_by_which_clock) {
   const auto origin = [](const Page& page) {
     const std::string mark = "<p class=\"origin\">";

@@ -116,6 +116,8 @@ class TrialTable {
 
   show() {
     const wanted = this.wanted();
+    // On paper, too, then stands what was asked for (style.css).
+    this.body.closest('section').classList.toggle('filtered', Object.values(wanted).some(Boolean));
     const fits = this.order.filter((trial) => ['status', 'phase', 'wall'].every((key) => !wanted[key] || trial[key] === wanted[key]) &&
       (!wanted.text || this.textOf(trial).includes(wanted.text)));
     const shown = fits.slice(0, this.most);

@@ -108,8 +108,11 @@ seen.space = changes('space', pick('select[data-space]', 'tp|cp'));
 pick('select[data-filter=status]', 'oom', 'input')();
 const rows = () => [...document.querySelectorAll('#trial-table tbody tr')].filter((row) => !row.hidden);
 seen.oom = rows().length;
+const isFiltered = () => document.getElementById('trials')?.classList.contains('filtered');
+seen.filtered = [isFiltered()];
 seen.counter = document.getElementById('trial-count')?.textContent;
 pick('select[data-filter=status]', '', 'input')();
+seen.filtered.push(isFiltered());
 document.querySelectorAll('#trial-table th button')[4]?.click();
 seen.sorted = rows().filter((row) => row.cells[4].dataset.value).map((row) => Number(row.cells[4].dataset.value));
 seen.unknownLast = rows().at(-1)?.cells[4].dataset.value === undefined;
@@ -162,14 +165,20 @@ const char* const kBrowserOptions =
     " --headless --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run"
     " --virtual-time-budget=20000";
 
-/// Number of pages of a fixture's report on paper: of a PDF that Chromium prints.
-int pages_on_paper(const std::string& kind, const std::string& hash) {
+/// Number of pages of a fixture's report on paper (of a size as in CSS): of a PDF that Chromium
+/// prints.
+int pages_on_paper(const std::string& kind, const std::string& paper, const std::string& hash) {
   std::string folder = (fs::temp_directory_path() / "moetune-print-XXXXXX").string();
   BOOST_REQUIRE(mkdtemp(folder.data()) != nullptr);
   const std::string html = folder + "/report.html";
   const std::string pdf = folder + "/report.pdf";
   BOOST_REQUIRE(run(std::string(MOETUNE_FIXTURE) + " " + folder + "/runs.db " + html + " " + kind +
                     " > /dev/null"));
+  std::string page = read_file(html);
+  const size_t rule = page.find("@page { ");
+  BOOST_REQUIRE(rule != std::string::npos);
+  page.insert(rule + 8, "size: " + paper + "; ");
+  std::ofstream(html, std::ios::binary) << page;
   BOOST_REQUIRE(run("timeout 120 " + find_browser() + kBrowserOptions + " --user-data-dir=" +
                     folder + "/profile --no-pdf-header-footer --print-to-pdf=" + pdf + " 'file://" +
                     html + hash + "' > /dev/null 2>&1"));
@@ -261,6 +270,8 @@ BOOST_AUTO_TEST_CASE(charts_are_drawn_and_the_page_can_be_used) {
   }
   BOOST_TEST(seen["oom"].get<int>() == 2);
   BOOST_TEST(seen["counter"] == "2 of 25");
+  // So that paper shows what a filter has found, whatever it is.
+  BOOST_TEST(seen["filtered"] == json::array({true, false}));
   const auto sorted = seen["sorted"].get<std::vector<double>>();
   BOOST_TEST(sorted.size() > 10u);
   BOOST_TEST(std::is_sorted(sorted.begin(), sorted.end()));
@@ -335,10 +346,12 @@ BOOST_AUTO_TEST_CASE(on_paper_charts_are_light_and_as_wide_as_the_paper) {
 }
 
 BOOST_AUTO_TEST_CASE(a_sweep_takes_at_most_eight_pages_of_paper) {
-  const int pages = pages_on_paper("sweep", "");
+  // The sweep is one of the quick start's size.
+  const int pages = pages_on_paper("sweep", "A4", "");
   BOOST_TEST(pages > 3);
   BOOST_TEST(pages <= 8);
-  BOOST_TEST(pages_on_paper("sweep", "#theme=dark") == pages);
+  BOOST_TEST(pages_on_paper("sweep", "A4", "#theme=dark") == pages);
+  BOOST_TEST(pages_on_paper("sweep", "letter", "") <= 8);
 }
 
 BOOST_AUTO_TEST_CASE(a_phone_needs_no_sideways_scrolling) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/spec/communicators.h"
 #include "profiler/store/db.h"
 #include "profiler/store/store.h"
 #include "reports/context.h"
@@ -65,6 +66,18 @@ BOOST_AUTO_TEST_CASE(the_memory_of_a_gpu_is_explained_line_by_line) {
   BOOST_TEST(account_rows(Page().text).empty());
   // Of the trial that was asked for.
   BOOST_TEST(Page({.communicator = "nccl"}, {.trial = "5"}).has("The device's memory, trial 5"));
+}
+
+// A new one needs a sentence on where its ranks were, not only its name.
+BOOST_AUTO_TEST_CASE(each_communicator_is_explained) {
+  for (const spec::CommunicatorRow& row : spec::NameTable<spec::CommunicatorKind>::kRows) {
+    const std::string name(row.name);
+    const Page page({.communicator = name});
+    BOOST_TEST(!page.has("<li>Communicator <strong>" + name + "</strong>.</li>"), name);
+    BOOST_TEST((page.has("<li>Communicator <strong>" + name + "</strong>: ") ||
+                page.has("<strong>Fake world</strong>")),
+               name);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_note_on_a_trace_stands_beside_the_trace) {

@@ -23,6 +23,10 @@ namespace {
 
 /// A replay whose length differs from the recorded step by more is not used.
 constexpr double kMostReplayError = 0.05;
+/// Recorders bring the device's times to the host's clock with about this error.
+constexpr int64_t kClockErrorNs = 10'000;
+/// One operation of so many before its launch is still an accident.
+constexpr int64_t kFewestTooEarly = 100;
 
 size_t place_of(WallLabel label) { return static_cast<size_t>(label); }
 size_t place_of(IdleCause cause) { return static_cast<size_t>(cause); }
@@ -123,6 +127,8 @@ class Judge {
       comm_exposed_ns_ += static_cast<double>(windows.measure(rank.window).wide.exposed_comm_ns);
       for (const uint32_t row : rank.window.ops) {
         const ImportedOp& op = trace.ops[row];
+        const HostCall* call = trace.launch_of(op);
+        if (call != nullptr && op.start_ns < call->start_ns - kClockErrorNs) ++num_too_early_;
         if (windows.wide().of(op) == WorkClass::communication)
           comm_volume_ns_ += static_cast<double>(op.duration_ns());
       }
@@ -297,6 +303,12 @@ class Judge {
       wall.summary =
           fmt::format("unknown: {} device operations in {} are not enough to judge a run", num_ops_,
                       base::format_ns(longest_ns()));
+      return false;
+    }
+    if (num_too_early_ > num_ops_ / kFewestTooEarly) {
+      wall.sub_cause = "clocks";
+      wall.summary = fmt::format("unknown: clocks differ: {} of {} operations precede their launch",
+                                 num_too_early_, num_ops_);
       return false;
     }
     // Labels stand in the order in which ties are decided, those that could be removed first.
@@ -662,6 +674,7 @@ class Judge {
   int num_judged_ = 0;
   bool has_absurd_times_ = false;
   int64_t num_ops_ = 0;
+  int64_t num_too_early_ = 0;  ///< of those, that start before their launch does
   /// By trace, by label: lost time that this rank causes, on whichever rank it is lost.
   std::vector<std::array<double, kNumWallLabels>> blame_;
   /// By trace, by op: until when it was waiting, and for whom.

@@ -66,8 +66,15 @@ std::string without_placeholders(std::string_view text) {
   std::string result;
   for (size_t i = 0; i < text.size(); ++i) {
     if (const auto name = placeholder_at(text, i)) {
+      // Part of a word, as in "train-{trial}.out": the rest of it is no word of its own.
+      const size_t behind = i + name->size() + 2;
+      const auto is_blank = [&](size_t place) {
+        return place >= text.size() || text[place] == ' ' || text[place] == '\t' ||
+               text[place] == '\n';
+      };
+      const bool is_word = (i == 0 || is_blank(i - 1)) && is_blank(behind);
+      result += is_word ? ' ' : 'x';
       i += name->size() + 1;
-      result += ' ';
     } else {
       result += text[i];
     }

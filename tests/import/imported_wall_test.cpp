@@ -207,6 +207,15 @@ BOOST_AUTO_TEST_CASE(time_that_nothing_explains_is_unknown) {
   BOOST_TEST(label_of(without_calls) == "unknown");
 }
 
+BOOST_AUTO_TEST_CASE(work_before_its_launch_shows_that_clocks_differ) {
+  EventText events;
+  for (int i = 0; i < 50; ++i) events.call(1000 * i + 50, 1, i + 1).kernel(1000 * i, 900, i + 1);
+  const ImportedWall wall = verdict_of(events);
+  BOOST_TEST(name_of(wall.label) == "unknown");
+  BOOST_TEST(wall.sub_cause == "clocks");
+  BOOST_TEST(wall.summary.find("50 of 50 operations") != std::string::npos, wall.summary);
+}
+
 BOOST_AUTO_TEST_CASE(without_a_verdict_it_is_told_what_to_record) {
   const auto advice = [](const EventText& events, const std::string& more) {
     const ImportedTrace trace = events.read(more);

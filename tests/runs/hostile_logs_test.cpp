@@ -88,6 +88,15 @@ BOOST_AUTO_TEST_CASE(sizes_that_make_no_sense) {
   BOOST_TEST(!dumped(facts).empty());
 }
 
+BOOST_AUTO_TEST_CASE(a_step_of_ages_has_no_time) {
+  const RunFacts facts = facts_of(
+      " iteration 5/ 6 | elapsed time per iteration (ms): 99999999999999999999999999 | lm loss: "
+      "2.5 |\n");
+  BOOST_TEST_REQUIRE(facts.steps.size() == 1U);
+  BOOST_TEST(!facts.steps[0].step_time_s.has_value());
+  BOOST_TEST(!facts.step_time.has_value());
+}
+
 BOOST_AUTO_TEST_CASE(batches_beyond_all_bounds_are_left_out) {
   std::string text = megatron_steps(1, 3);
   for (size_t at = text.find("batch size:    64"); at != std::string::npos;

@@ -488,6 +488,9 @@ BOOST_AUTO_TEST_CASE(placeholders_in_shell_text) {
   BOOST_TEST(filled_in("ssh host 'cd {out}; ls'", values) == "ssh host 'cd /tmp/x; ls'");
   BOOST_TEST(filled_in("echo \\' {flags}", values) == "echo \\' --a 'b c' 'd'\\''e'");
   BOOST_CHECK_THROW(filled_in("ssh host 'x {flags}'", values), base::UsageError);
+  // What is left of a word with one in it is no value of the flag before it.
+  BOOST_TEST(without_placeholders("run --tp 2 {flags} > t-{trial}.out 2>&1") ==
+             "run --tp 2   > t-x.out 2>&1");
   BOOST_TEST(word_for_shell("$DATA/x") == "\"$DATA/x\"");
   BOOST_TEST(word_for_shell("${DATA}") == "\"${DATA}\"");
   for (const char* word : {"$(ls)", "${X:-$(ls)}", "$", "$1", "a$b c", ""}) {

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <ctime>
 #include <string>
 #include <vector>
 
 #include "profiler/analysis/budget.h"
 #include "profiler/analysis/critical_path.h"
 #include "profiler/analysis/trace_index.h"
+#include "tests/bench/stopwatch.h"
 
 namespace moetune {
 namespace {
@@ -84,14 +84,7 @@ StepTrace made_up(int32_t rank, int64_t num_records) {
 
 template <typename Body>
 double median_seconds(const Body& body) {
-  std::vector<double> seconds;
-  for (int i = 0; i < kRuns; ++i) {
-    const std::clock_t start = std::clock();
-    body();
-    seconds.push_back(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
-  }
-  std::ranges::sort(seconds);
-  return seconds[kRuns / 2];
+  return bench::median_cpu_seconds(body, kRuns);
 }
 
 void run(int64_t num_records) {

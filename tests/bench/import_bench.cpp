@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -23,6 +22,7 @@
 #include "profiler/import/json_stream.h"
 #include "profiler/import/nsys_sqlite.h"
 #include "profiler/import/trace_files.h"
+#include "tests/bench/stopwatch.h"
 #include "tests/import/nsys_export.h"
 
 namespace moetune {
@@ -35,14 +35,7 @@ constexpr int kKernelsPerStep = 3'000;
 
 template <typename Body>
 double median_seconds(const Body& body) {
-  std::vector<double> seconds;
-  for (int i = 0; i < kRepeats; ++i) {
-    const std::clock_t start = std::clock();
-    body();
-    seconds.push_back(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
-  }
-  std::ranges::sort(seconds);
-  return seconds[kRepeats / 2];
+  return bench::median_cpu_seconds(body, kRepeats);
 }
 
 int64_t peak_bytes() {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <ctime>
 #include <vector>
 
 namespace moetune::bench {
@@ -26,6 +27,19 @@ double median_ns(Body&& body, int num_runs = 9, int64_t run_ns = 2'000'000) {
   }
   std::nth_element(per_call.begin(), per_call.begin() + num_runs / 2, per_call.end());
   return per_call[static_cast<size_t>(num_runs / 2)];
+}
+
+/// Median of the processor's seconds that `body` takes, each run once.
+template <typename Body>
+double median_cpu_seconds(const Body& body, int num_runs) {
+  std::vector<double> seconds;
+  for (int i = 0; i < num_runs; ++i) {
+    const std::clock_t start = std::clock();
+    body();
+    seconds.push_back(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+  }
+  std::ranges::sort(seconds);
+  return seconds[static_cast<size_t>(num_runs) / 2];
 }
 
 }  // namespace moetune::bench

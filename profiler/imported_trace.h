@@ -31,6 +31,9 @@ constexpr uint32_t kNoRow = std::numeric_limits<uint32_t>::max();
 /// fit into 64 bits.
 constexpr int64_t kMostImportedNs = int64_t{1} << 61;
 
+/// Begins the name of work and of calls that the file does not name.
+inline constexpr std::string_view kUnnamed = "(unnamed";
+
 /// Device work: a kernel, a copy, a fill, or the replay of a whole graph.
 struct ImportedOp {
   int64_t start_ns = 0;
@@ -194,6 +197,13 @@ struct ImportedTrace {
   [[nodiscard]] const HostCall* launch_of(const ImportedOp& op) const {
     return op.call == kNoRow ? nullptr : &calls[op.call];
   }
+
+  /// Whether the file says what was run.
+  [[nodiscard]] bool has_name(const ImportedOp& op) const {
+    return !names[op.name].empty() && !names[op.name].starts_with(kUnnamed);
+  }
+  /// Of the device that its work ran on, or of the first one that is listed; empty: not known.
+  [[nodiscard]] std::string device_name() const;
 
   /// Row of a stream or thread, added if it is new. Throws base::UsageError, which names the file,
   /// beyond 65,535 rows.

@@ -21,7 +21,7 @@ std::shared_ptr<const spec::HardwareSpec> machine_of_traces(
     std::span<const profiler::ImportedTrace> traces) {
   std::string device;
   for (const profiler::ImportedTrace& trace : traces) {
-    const std::string name = device_name(trace);
+    const std::string name = trace.device_name();
     if (!device.empty() && name != device) return nullptr;
     device = name;
   }

@@ -154,7 +154,7 @@ std::string windows_table(const Diagnosis& diagnosis, std::optional<size_t> widt
                part(budget.compute_busy_ns), part(budget.comm_busy_ns),
                part(budget.exposed_comm_ns), part(budget.exposed_copy_ns), part(budget.idle_ns),
                part(window.figures.idle.before_launch_ns), fmt::format("{}", budget.num_kernels),
-               device_name(*shown.trace)});
+               shown.trace->device_name()});
   }
   return table.text(width);
 }
@@ -302,7 +302,7 @@ json to_json(const Diagnosis& diagnosis) {
     ranks.push_back({{"rank", or_null(trace.facts.rank)},
                      {"file", trace.facts.file},
                      {"format", trace.facts.format},
-                     {"device", text_or_null(device_name(trace))},
+                     {"device", text_or_null(trace.device_name())},
                      {"num_steps", trace.steps.size()},
                      {"windows", std::move(windows)},
                      {"notes", notes_of(trace)}});
@@ -311,14 +311,6 @@ json to_json(const Diagnosis& diagnosis) {
           {"ranks", std::move(ranks)},
           {"wall", wall_json(diagnosis.wall)},
           {"remedies", json::array()}};
-}
-
-std::string device_name(const ImportedTrace& trace) {
-  const auto& names = trace.facts.device_names;
-  if (names.empty()) return {};
-  const int64_t device = trace.streams.size() == 0 ? 0 : trace.streams[0].device;
-  const bool is_listed = device >= 0 && device < static_cast<int64_t>(names.size());
-  return names[is_listed ? static_cast<size_t>(device) : 0];
 }
 
 std::string rank_text(const ImportedTrace& trace) {

@@ -52,8 +52,6 @@ struct ShownWindow {
 std::vector<ShownWindow> shown_windows(const Diagnosis& diagnosis);
 /// The number of a trace's rank; "?": not known.
 std::string rank_text(const profiler::ImportedTrace& trace);
-/// Name of the traced device; empty if the file states none.
-std::string device_name(const profiler::ImportedTrace& trace);
 /// Sentences on what the traces lack, each once, prefixed with its file.
 std::vector<std::string> trace_notes(const Diagnosis& diagnosis);
 /// The evidence of a wall, a sentence each.

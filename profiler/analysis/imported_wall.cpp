@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
-#include <set>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include "profiler/analysis/imported_replay.h"
 #include "profiler/analysis/imported_steps.h"
 #include "profiler/analysis/matched_collectives.h"
+#include "profiler/analysis/one_run.h"
 #include "profiler/analysis/recording_advice.h"
 #include "profiler/analysis/trace_causes.h"
 #include "profiler/analysis/trace_windows.h"
@@ -51,60 +51,6 @@ CauseSums causes_in(const std::vector<CauseSegment>& segments, const Interval& t
   return sums;
 }
 
-/// The device that the work of a trace ran on; empty: unknown.
-std::string device_of(const ImportedTrace& trace) {
-  const auto& names = trace.facts.device_names;
-  const auto device = static_cast<size_t>(trace.streams.size() == 0 ? 0 : trace.streams[0].device);
-  return device < names.size() ? names[device] : std::string();
-}
-
-std::set<int64_t> step_numbers_of(const ImportedTrace& trace) {
-  std::set<int64_t> numbers;
-  for (const ImportedStep& step : trace.steps) numbers.insert(step.number);
-  return numbers;
-}
-
-/// Steps that two traces have marked, and none of them in both: they are of other parts of the run.
-bool has_other_steps(const ImportedTrace& a, const ImportedTrace& b) {
-  const std::set<int64_t> of_a = step_numbers_of(a);
-  return !a.steps.empty() && !b.steps.empty() &&
-         std::ranges::none_of(b.steps,
-                              [&](const ImportedStep& step) { return of_a.contains(step.number); });
-}
-
-void check_one_run(std::span<const ImportedTrace> traces) {
-  std::map<int64_t, const TraceFacts*> by_rank;
-  for (const ImportedTrace& trace : traces) {
-    const TraceFacts& facts = trace.facts;
-    if (facts.world_size && traces[0].facts.world_size &&
-        *facts.world_size != *traces[0].facts.world_size) {
-      throw base::UsageError(fmt::format(
-          "{} is of a run of {} ranks, {} of one of {}: expected traces of one run", facts.file,
-          *facts.world_size, traces[0].facts.file, *traces[0].facts.world_size));
-    }
-    const bool has_own_rank = facts.rank && !facts.is_rank_counted;
-    if (has_own_rank && !by_rank.emplace(*facts.rank, &facts).second) {
-      throw base::UsageError(
-          fmt::format("{} and {} are both of rank {}: expected one trace of each rank of one run",
-                      by_rank[*facts.rank]->file, facts.file, *facts.rank));
-    }
-    if (has_other_steps(traces[0], trace)) {
-      throw base::UsageError(
-          fmt::format("{} has steps from {} on, {} from {} on, and none is in both: expected "
-                      "traces of the same steps",
-                      traces[0].facts.file, traces[0].steps.front().number, facts.file,
-                      trace.steps.front().number));
-    }
-    const std::string device = device_of(trace);
-    const std::string first = device_of(traces[0]);
-    if (!device.empty() && !first.empty() && device != first) {
-      throw base::UsageError(
-          fmt::format("{} is of an {}, {} of an {}: expected traces of one run on like devices",
-                      traces[0].facts.file, first, facts.file, device));
-    }
-  }
-}
-
 /// The windows and causes of all ranks that have device work, and what they wait for one another.
 class Judge {
  public:
@@ -129,8 +75,12 @@ class Judge {
         const ImportedOp& op = trace.ops[row];
         const HostCall* call = trace.launch_of(op);
         if (call != nullptr && op.start_ns < call->start_ns - kClockErrorNs) ++num_too_early_;
-        if (windows.wide().of(op) == WorkClass::communication)
-          comm_volume_ns_ += static_cast<double>(op.duration_ns());
+        const auto op_ns = static_cast<double>(op.duration_ns());
+        if (windows.wide().of(op) == WorkClass::communication) comm_volume_ns_ += op_ns;
+        if (op.kind == ActivityKind::copy || op.kind == ActivityKind::fill) continue;
+        has_kernels_ = true;
+        kernel_ns_ += op_ns;
+        if (!trace.has_name(op)) unnamed_ns_ += op_ns;
       }
       roofline_.add(trace, rank.window.ops, windows.wide(), peaks);
       ++num_judged_;
@@ -309,6 +259,18 @@ class Judge {
       wall.sub_cause = "clocks";
       wall.summary = fmt::format("unknown: clocks differ: {} of {} operations precede their launch",
                                  num_too_early_, num_ops_);
+      return false;
+    }
+    if (!has_kernels_) {
+      wall.sub_cause = "no kernels";
+      wall.summary = "unknown: the traces hold no kernel, only copies and fills";
+      return false;
+    }
+    // Whether they compute or communicate is not known.
+    if (unnamed_ns_ >= base::kLeastBindingRatio * kernel_ns_ && unnamed_ns_ > 0) {
+      wall.sub_cause = "unnamed";
+      wall.summary = fmt::format("unknown: {} of the kernels' time is of kernels without a name",
+                                 base::format_ratio(unnamed_ns_ / kernel_ns_));
       return false;
     }
     // Labels stand in the order in which ties are decided, those that could be removed first.
@@ -675,6 +637,9 @@ class Judge {
   bool has_absurd_times_ = false;
   int64_t num_ops_ = 0;
   int64_t num_too_early_ = 0;  ///< of those, that start before their launch does
+  bool has_kernels_ = false;
+  double kernel_ns_ = 0;
+  double unnamed_ns_ = 0;  ///< of that, kernels whose names no file says
   /// By trace, by label: lost time that this rank causes, on whichever rank it is lost.
   std::vector<std::array<double, kNumWallLabels>> blame_;
   /// By trace, by op: until when it was waiting, and for whom.

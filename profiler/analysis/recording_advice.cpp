@@ -41,6 +41,10 @@ bool lacks_launches(const ImportedTrace& trace) {
   return without * kUsual > trace.ops.size();
 }
 
+bool lacks_names(const ImportedTrace& trace) {
+  return std::ranges::any_of(trace.ops, [&](const ImportedOp& op) { return !trace.has_name(op); });
+}
+
 bool lacks_syncs(const ImportedTrace& trace) {
   const bool has_wait = std::ranges::any_of(
       trace.syncs, [](const ImportedSync& sync) { return sync.kind == SyncKind::stream_wait; });
@@ -66,6 +70,7 @@ std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces, b
   if (std::ranges::any_of(traces, lacks_launches)) {
     wanted.push_back("the host's calls over whole steps" + how(&RecordingRow::calls));
   }
+  if (std::ranges::any_of(traces, lacks_names)) wanted.emplace_back("the kernels' names");
   const int64_t ranks = known_ranks(traces);
   if (ranks > static_cast<int64_t>(traces.size())) {
     wanted.push_back(

@@ -77,9 +77,9 @@ ForeignTables::ForeignTables(const std::string& path)
     : database_(path, store::OpenMode::foreign),
       // Every text is read once, or twice.
       text_bytes_left_(2 * database_.file_bytes() + kFreeTextBytes) {
-  store::Statement list(database_, "select name, sql from sqlite_master where type = 'table'");
+  store::Statement list(database_, "select name, sql from sqlite_master");
   while (list.step()) {
-    if (is_plain_table(list.text_view(1))) tables_.insert(list.get_text(0));
+    (is_plain_table(list.text_view(1)) ? tables_ : others_).insert(list.get_text(0));
   }
 }
 
@@ -94,7 +94,10 @@ std::set<std::string> ForeignTables::columns_of(const std::string& table) {
 std::optional<TableRows> ForeignTables::rows(const std::string& table,
                                              std::initializer_list<const char*> columns,
                                              size_t num_needed, std::string_view condition) {
-  if (!has(table)) return std::nullopt;
+  if (!has(table)) {
+    if (others_.contains(table)) lacks_.push_back(table + " is no plain table, so it was not read");
+    return std::nullopt;
+  }
   const std::set<std::string> known = columns_of(table);
   std::vector<std::string> names;
   std::vector<bool> is_there;

@@ -85,6 +85,7 @@ class ForeignTables {
 
   store::Database database_;
   std::set<std::string, std::less<>> tables_;
+  std::set<std::string, std::less<>> others_;  // views and the like, which may run for ever
   std::vector<std::string> lacks_;
   int64_t text_bytes_left_ = 0;
 };

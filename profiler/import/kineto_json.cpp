@@ -156,7 +156,10 @@ struct RunFacts : JsonFieldSink {
 
   void take(const JsonField& field) override {
     if (key == "distributedInfo" && field.depth == 1) {
-      if (field.key == "rank") facts->rank = whole_number(field.text);
+      if (field.key == "rank") {
+        facts->rank = whole_number(field.text);
+        if (facts->rank.value_or(0) < 0) facts->rank.reset();  // "not distributed"
+      }
       if (field.key == "world_size") facts->world_size = whole_number(field.text);
     }
     if (key == "otherData" && field.depth == 1) {

@@ -133,7 +133,11 @@ class NsysReader {
           tables_.path(), kDeviceTables[0].name));
     }
     for (const DeviceTable& table : kDeviceTables) {
-      if (auto rows = open(table)) read_device_table(table, *rows);
+      if (auto rows = open(table)) {
+        read_device_table(table, *rows);
+      } else if (table.kind == ActivityKind::kernel) {
+        facts_.notes.push_back(fmt::format("has no kernels ({})", table.name));
+      }
     }
     if (traces_.num_ranks() == 0) {
       throw base::UsageError(fmt::format(
@@ -224,7 +228,7 @@ class NsysReader {
   void read_kernel(TableRows& rows, ImportedTrace& trace, ImportedOp& op) {
     std::optional<int64_t> name = rows.whole(kOwn);
     if (!name) name = rows.whole(kOwn + 1);
-    op.name = name ? traces_.by_ref(*name) : intern(unnamed_, "(unnamed kernel)");
+    op.name = name ? traces_.by_ref(*name) : unnamed();
     LaunchShape shape;
     for (size_t axis = 0; axis < 3; ++axis) {
       shape.grid[axis] = id_of(rows.whole(kOwn + 2 + static_cast<int>(axis)));
@@ -265,9 +269,9 @@ class NsysReader {
                                                      : fmt::format("Memset ({})", *memory));
   }
 
-  uint32_t intern(std::optional<uint32_t>& name, const char* text) {
-    if (!name) name = traces_.names.intern(text);
-    return *name;
+  uint32_t unnamed() {
+    if (!unnamed_) unnamed_ = traces_.names.intern(fmt::format("{} kernel)", kUnnamed));
+    return *unnamed_;
   }
 
   /// The process of a host thread, if it has device work.

@@ -70,7 +70,7 @@ std::vector<uint32_t> RankTraces::names_of(const NameRefs& asked) {
   for (uint32_t place = 0; place < asked.size(); ++place) {
     const uint32_t name = asked.name_at(place);
     found[place] =
-        name == kNoRow ? names.intern(fmt::format("(unnamed {})", asked.id_at(place))) : name;
+        name == kNoRow ? names.intern(fmt::format("{} {})", kUnnamed, asked.id_at(place))) : name;
   }
   return found;
 }

@@ -343,13 +343,36 @@ void add_wall(const Diagnosis& diagnosis, store::TrialResult& result) {
                               .dump(-1, ' ', false, json::error_handler_t::replace)});
 }
 
+/// Settings outside of the space that the log has otherwise than the command says.
+std::vector<std::string> echo_differences(const UserRun& run, const tuner::TrialRequest& request,
+                                          const RunFacts& facts) {
+  std::vector<std::string> differences;
+  if (!run.dialect || !facts.config) return differences;
+  const spec::PlanKnobs asked = config_with(run, settings_of(request)).knobs;
+  const spec::PlanKnobs defaults = spec::dialects::RunConfig{}.knobs;
+  for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
+    const std::string name(row.name);
+    const std::string said = spec::get_plan_knob(asked, row);
+    // What is as usual may not be said, by either.
+    if (run.is_axis(name) || said == spec::get_plan_knob(defaults, row) ||
+        !is_echoed(name, *run.dialect, facts)) {
+      continue;
+    }
+    const std::string echoed = spec::get_plan_knob(facts.config->knobs, row);
+    if (echoed != said) {
+      differences.push_back(
+          fmt::format("{}: the command says {}, the log has {}", name, said, echoed));
+    }
+  }
+  return differences;
+}
+
 }  // namespace
 
 std::string echo_mismatch(const UserRun& run, const tuner::TrialRequest& request,
                           const RunFacts& facts) {
   if (!run.dialect || facts.echoed.form == EchoedConfig::Form::none) return {};
   const tuner::Settings asked = settings_of(request);
-  const tuner::Settings own = settings_of(run);
   // A summary has only what differs from defaults that depend on the recipe.
   const bool is_whole = facts.echoed.form != EchoedConfig::Form::bridge_summary;
   std::vector<std::string> wrong;
@@ -414,6 +437,9 @@ store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& 
     if (!left.facts->loss) {
       result.texts.push_back(
           {"note", "the log shows no loss: whether it still learns the same was not checked"});
+    }
+    for (const std::string& line : echo_differences(run, request, *left.facts)) {
+      result.texts.push_back({"note", line});
     }
     const bool has_echo = left.facts->echoed.form != EchoedConfig::Form::none;
     if (run.dialect && !has_echo) {

@@ -213,7 +213,7 @@ void differ(const char* what, const std::string& a, const std::string& b,
 
 /// Of the first trace.
 std::string device_of(const Diagnosis& diagnosis) {
-  const std::string name = device_name(diagnosis.traces.front());
+  const std::string name = diagnosis.traces.front().device_name();
   return name.empty() ? "not said" : name;
 }
 

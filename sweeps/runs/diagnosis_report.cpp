@@ -54,7 +54,7 @@ reports::DiagnosedBar diagnosed_bar(const profiler::ImportedTrace& trace,
   const profiler::WindowFigures& figures = window.figures;
   return {.rank = rank_text(trace),
           .window = window.name,
-          .device = device_name(trace),
+          .device = trace.device_name(),
           .window_ns = figures.wide.window_ns,
           .compute_ns = figures.wide.compute_busy_ns,
           .comm_ns = figures.wide.comm_busy_ns,

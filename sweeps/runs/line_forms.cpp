@@ -120,10 +120,10 @@ bool read_megatron_step(std::string_view text, size_t at, LogCollector& log) {
     step.time_s = log_text::first_time(text.substr(date, begin - date));
   }
   read_bars(text.substr(begin), step);
-  if (!step.step_time_s || *step.step_time_s < 0) return false;
-  // No step takes eleven days: the time is left out, the step was made all the same.
+  if (!step.step_time_s) return false;
+  // No step takes eleven days, nor less than none: the time is left out, the step was made.
   constexpr double kLongestStepS = 1e6;
-  if (!(*step.step_time_s <= kLongestStepS)) step.step_time_s.reset();
+  if (!(*step.step_time_s >= 0 && *step.step_time_s <= kLongestStepS)) step.step_time_s.reset();
   // A mean that is not a number is left out, on the first line as well, and those of experts'
   // losses beside it are not. Only a whole line shows that, and steps that were skipped have none.
   const bool is_whole = step.num_nan.has_value();

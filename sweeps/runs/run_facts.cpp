@@ -6,12 +6,14 @@
 #include <array>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <string_view>
 
 #include "kernels/base/error.h"
 #include "kernels/base/median.h"
 #include "sweeps/runs/echoed_config.h"
+#include "sweeps/runs/other_runs.h"
 #include "sweeps/runs/read_log.h"
 #include "sweeps/runs/run_judgement.h"
 
@@ -401,13 +403,17 @@ RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& op
   read_losses(parts, cadence, facts);
   read_memory_peaks(parts, facts);
   judge_run(last, options, facts);
+  std::ranges::move(earlier_endings(logs), std::back_inserter(facts.notes));
   return facts;
 }
 
 RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& options) {
   std::vector<ForeignLog> logs;
   for (const std::string& path : paths) logs.push_back(read_log_file(path));
-  return facts_of_logs(logs, options);
+  const std::vector<std::string> notes = remove_other_runs(logs);
+  RunFacts facts = facts_of_logs(logs, options);
+  std::ranges::copy(notes, std::back_inserter(facts.notes));
+  return facts;
 }
 
 std::span<const ParallelSizeRow> parallel_sizes() { return kParallelSizes; }

@@ -134,7 +134,8 @@ struct RunFacts {
 /// Facts of a run from its logs, at least one: for instance one per rank or node, in any order.
 RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& options = {});
 
-/// Reads the files. Throws base::UsageError where one cannot be read.
+/// Reads the files; those that cannot be of the same run are left out with a note. Throws
+/// base::UsageError where one cannot be read.
 RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& options = {});
 
 /// Unknown values are null.

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <span>
+#include <utility>
 
 #include "kernels/base/units.h"
 #include "sweeps/runs/failure_forms.h"
@@ -371,6 +373,27 @@ void judge_by_end(const AttemptParts& parts, bool is_complete, const RunOptions&
 }
 
 }  // namespace
+
+std::vector<std::string> earlier_endings(const std::vector<ForeignLog>& logs) {
+  constexpr size_t kMostTold = 5;
+  std::vector<std::string> endings;
+  for (const ForeignLog& log : logs) {
+    for (const Attempt& attempt : std::span(log.attempts).first(log.attempts.size() - 1)) {
+      std::vector<const Failure*> open;
+      for (const Failure& failure : attempt.failures) {
+        if (!failure.is_survived) open.push_back(&failure);
+      }
+      const Failure* root = root_of(open);
+      if (root == nullptr || root->form->words.empty()) continue;
+      std::string words =
+          "an earlier start ended: " + sentence_of(*root, root->rank, root->after_step, 1);
+      if (std::ranges::find(endings, words) != endings.end()) continue;
+      if (endings.size() == kMostTold) return endings;
+      endings.push_back(std::move(words));
+    }
+  }
+  return endings;
+}
 
 void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& facts) {
   bool has_end = false;

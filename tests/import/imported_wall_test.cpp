@@ -243,6 +243,33 @@ BOOST_AUTO_TEST_CASE(without_a_verdict_it_is_told_what_to_record) {
   BOOST_TEST(advice(busy(50, 100), "").empty());
 }
 
+BOOST_AUTO_TEST_CASE(kernels_without_names_have_no_verdict) {
+  const auto wall = [](int num_unnamed) {
+    EventText events;
+    for (int i = 0; i < 50; ++i) {
+      events.call(i, 1, i + 1).kernel(10'000 + 101 * i, 100, i + 1, i < num_unnamed ? "" : "gemm");
+    }
+    return verdict_of(events);
+  };
+  BOOST_TEST(name_of(wall(4).label) == "compute");
+  const ImportedWall unnamed = wall(6);
+  BOOST_TEST(name_of(unnamed.label) == "unknown");
+  BOOST_TEST(unnamed.summary ==
+             "unknown: 12.0 % of the kernels' time is of kernels without a name");
+  BOOST_TEST(unnamed.evidence.back().text.find("the kernels' names") != std::string::npos,
+             unnamed.evidence.back().text);
+}
+
+BOOST_AUTO_TEST_CASE(copies_alone_have_no_verdict) {
+  EventText events;
+  for (int i = 0; i < 50; ++i) {
+    events.call(i, 1, i + 1, "cudaMemcpyAsync").copy(10'000 + 100 * i, 99, i + 1);
+  }
+  const ImportedWall wall = verdict_of(events);
+  BOOST_TEST(name_of(wall.label) == "unknown");
+  BOOST_TEST(wall.sub_cause == "no kernels");
+}
+
 BOOST_AUTO_TEST_CASE(too_little_is_no_sample_of_a_run) {
   BOOST_TEST(label_of(busy(31, 1000)) == "unknown");
   BOOST_TEST(label_of(busy(32, 1000)) == "compute");

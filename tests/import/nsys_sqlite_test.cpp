@@ -378,7 +378,25 @@ BOOST_AUTO_TEST_CASE(triggers_and_views_do_no_harm) {
   }
   const ImportedTrace trace = std::move(read_trace_file(folder.file("a.sqlite")).front());
   BOOST_TEST(trace.names[trace.ops[0].name] == "void gemm<float>(int)");
-  BOOST_TEST(trace.facts.notes.empty());
+  BOOST_TEST(notes_of(trace) == "DIAGNOSTIC_EVENT is no plain table, so it was not read\n");
+}
+
+BOOST_AUTO_TEST_CASE(kernels_that_stand_in_no_table_are_told) {
+  const TempFolder folder;
+  {
+    NsysExport file(folder.file("a.sqlite"));
+    add_names(file);
+    add_one_kernel(file);
+    file.run(
+        "INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY (start, end, deviceId, contextId, streamId, "
+        "bytes, copyKind) VALUES (1, 2, 0, 1, 7, 8, 1)");
+    file.run("ALTER TABLE CUPTI_ACTIVITY_KIND_KERNEL RENAME TO kernels");
+    file.run("CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS SELECT * FROM kernels");
+  }
+  const ImportedTrace trace = std::move(read_trace_file(folder.file("a.sqlite")).front());
+  const std::string notes = notes_of(trace);
+  BOOST_TEST(has(notes, "has no kernels (CUPTI_ACTIVITY_KIND_KERNEL)"), notes);
+  BOOST_TEST(has(notes, "CUPTI_ACTIVITY_KIND_KERNEL is no plain table, so it was not read"), notes);
 }
 
 BOOST_AUTO_TEST_CASE(other_files_are_known_for_what_they_are) {

@@ -169,6 +169,10 @@ BOOST_AUTO_TEST_CASE(a_bare_list_and_facts_around_the_list_are_read) {
   BOOST_TEST((told.facts.device_names == std::vector<std::string>{"A", "B"}));
   BOOST_TEST(told.facts.base_time_ns == 1711964646000000000);
   BOOST_TEST(told.facts.has_stacks);
+
+  const ImportedTrace alone =
+      EventText().kernel(1, 2, 3).read(R"(, "distributedInfo": {"rank": -1})");
+  BOOST_TEST(!alone.facts.rank.has_value());
 }
 
 BOOST_AUTO_TEST_CASE(ranks_are_read_from_names) {

@@ -347,6 +347,9 @@ BOOST_AUTO_TEST_CASE(attempts_are_told_apart) {
   BOOST_TEST(again.num_attempts == 2);
   BOOST_TEST(again.status == ForeignStatus::truncated);
   BOOST_TEST(again.num_steps == 9);
+  BOOST_TEST_REQUIRE(again.notes.size() == 1U);
+  BOOST_TEST(again.notes[0].starts_with("an earlier start ended: "), again.notes[0]);
+  BOOST_TEST(again.notes[0].find("after step 5") != std::string::npos, again.notes[0]);
   // A start that fails before its first step: the speed is that of the one before.
   const RunFacts short_one = facts_of(start + megatron_steps(1, 9) + start + kOom);
   BOOST_TEST(short_one.num_attempts == 2);

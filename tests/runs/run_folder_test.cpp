@@ -86,6 +86,32 @@ BOOST_AUTO_TEST_CASE(packed_logs_are_read) {
   BOOST_CHECK_THROW(read_run({(root / "cut.log.gz").string()}), base::UsageError);
 }
 
+BOOST_AUTO_TEST_CASE(logs_of_other_runs_are_left_out) {
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("run");
+  const std::string ranks_8 = "using world size: 8, data-parallel size: 8\n";
+  const std::string ranks_16 = "using world size: 16, data-parallel size: 16\n";
+  write(root / "a.log", ranks_16 + golden_logs::megatron_steps(1, 4));
+  write(root / "b.log", ranks_8 + golden_logs::megatron_steps(1, 9));
+  write(root / "c.log", golden_logs::megatron_steps(1, 9));  // of a rank that does not say it
+  write(root / "d.log",
+        "[rank0]:[titan] 2026-03-04 05:06:01,089 - root - INFO - step:  1  loss:  9.50000  "
+        "grad_norm:  1.2500  memory: 61.25GiB(77.43%)  tps: 5,000  tflops: 210.50\n");
+  const RunFacts facts = read_run(find_run_files(root.string()).logs);
+  BOOST_TEST(facts.world_size.value_or(0) == 8);
+  BOOST_TEST(facts.num_steps == 9);
+  BOOST_TEST(facts.files.size() == 2U);
+  std::string notes;
+  for (const std::string& note : facts.notes) notes += note + "\n";
+  const std::string b = (root / "b.log").string();
+  BOOST_TEST(notes.find((root / "a.log").string() + " is of 16 ranks, " + b + " of 8: left out") !=
+                 std::string::npos,
+             notes);
+  BOOST_TEST(notes.find((root / "d.log").string() + " is of torchtitan, " + b +
+                        " of megatron-lm: left out") != std::string::npos,
+             notes);
+}
+
 BOOST_AUTO_TEST_CASE(a_folder) {
   const tests::TempFolder temp;
   const fs::path root = temp.file("run");

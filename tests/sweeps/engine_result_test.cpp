@@ -102,6 +102,32 @@ BOOST_AUTO_TEST_CASE(a_log_counts_more_than_the_settings) {
   BOOST_TEST(by_log.tokens_per_s.value_or(0) == 40'000.0, boost::test_tools::tolerance(1e-9));
 }
 
+BOOST_AUTO_TEST_CASE(what_the_log_has_otherwise_than_the_command_is_told) {
+  TrialOfTitan trial;
+  trial.run.dialect = Dialect::megatron_lm;
+  trial.run.config.knobs.tp = 4;
+  trial.request.spec.reference_loss.clear();
+  const auto notes = [&](int tp) {
+    std::string text;
+    for (const auto& [name, line] :
+         trial
+             .result(fmt::format("------------------------ arguments ------------------------\n"
+                                 "  world_size ...................................... 8\n"
+                                 "  micro_batch_size ................................ 1\n"
+                                 "  seq_length ...................................... 2048\n"
+                                 "  tensor_model_parallel_size ...................... {}\n"
+                                 "-------------------- end of arguments ---------------------\n",
+                                 tp) +
+                     golden_logs::megatron_steps(1, kSteps))
+             .texts) {
+      text += line + "\n";
+    }
+    return text;
+  };
+  BOOST_TEST(notes(2).find("tp: the command says 4, the log has 2") != std::string::npos, notes(2));
+  BOOST_TEST(notes(4).find("the log has") == std::string::npos, notes(4));
+}
+
 BOOST_AUTO_TEST_CASE(tokens_that_nobody_has_told_are_not_counted) {
   TrialOfTitan trial;
   trial.run.dialect.reset();

@@ -1,0 +1,15 @@
+// Logs that cannot be of one run: a folder may hold those of several jobs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sweeps/runs/run_log.h"
+
+namespace moetune::sweeps {
+
+/// Removes the logs that contradict the one with the most steps: in who trains, the number of ranks
+/// or the device. Returns a sentence for each.
+std::vector<std::string> remove_other_runs(std::vector<ForeignLog>& logs);
+
+}  // namespace moetune::sweeps

@@ -156,14 +156,6 @@ uint64_t LaunchShape::hash() const {
   return hash_of({grid[0], grid[1], grid[2], block[0], block[1], block[2], graph, graph_node});
 }
 
-std::string ImportedTrace::device_name() const {
-  const std::vector<std::string>& listed = facts.device_names;
-  if (listed.empty()) return {};
-  const int64_t device = streams.size() == 0 ? 0 : streams[0].device;
-  const bool is_listed = device >= 0 && device < static_cast<int64_t>(listed.size());
-  return listed[is_listed ? static_cast<size_t>(device) : 0];
-}
-
 uint16_t ImportedTrace::stream_row(const ImportedStream& stream) {
   const uint32_t row = streams.row_of(stream);
   if (row > std::numeric_limits<uint16_t>::max()) {

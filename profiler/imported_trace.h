@@ -203,7 +203,12 @@ struct ImportedTrace {
     return !names[op.name].empty() && !names[op.name].starts_with(kUnnamed);
   }
   /// Of the device that its work ran on, or of the first one that is listed; empty: not known.
-  [[nodiscard]] std::string device_name() const;
+  [[nodiscard]] std::string device_name() const {
+    const std::vector<std::string>& listed = facts.device_names;
+    const int64_t device = streams.size() == 0 ? 0 : streams[0].device;
+    const bool is_listed = device >= 0 && device < static_cast<int64_t>(listed.size());
+    return listed.empty() ? std::string() : listed[is_listed ? static_cast<size_t>(device) : 0];
+  }
 
   /// Row of a stream or thread, added if it is new. Throws base::UsageError, which names the file,
   /// beyond 65,535 rows.

@@ -13,7 +13,7 @@ namespace {
 
 /// So many times the layouts that are measured are looked at more closely before.
 constexpr size_t kRefinedShare = 4;
-/// Micro-batches of a layout that are looked at more closely.
+/// Micro-batches of a layout that are looked at more closely, and that may be measured.
 constexpr int kMostBatchesOfLayout = 2;
 
 /// What a layout is measured with, where it is not what the sweep starts from: ",
@@ -34,8 +34,9 @@ std::string schedule_text(const spec::Knobs& knobs, const spec::Knobs& from,
 // Every legal layout of the space with the cheapest recompute that fits, ranked by the calibrated
 // cost model; of the best few each with the schedule, and the recompute that makes room for it,
 // that are predicted to suit it: one that needs its gradients reduced meanwhile is not to be judged
-// without. The best of these, no two with the same layout, are measured, and after each of them the
-// others are ranked again.
+// without. The best of these are measured, and after each of them the others are ranked again. A
+// layout is measured once, and again with another micro-batch only where later trials have taught
+// that it beats the incumbent with that.
 void ThreeWalls::scale() {
   phase_ = Phase::scale;
   const spec::Knobs from = first_fitting_->request.spec.knobs;
@@ -64,8 +65,8 @@ void ThreeWalls::scale() {
   Decision& ranking = decide(
       Phase::scale, DecisionKind::note,
       fmt::format("{} layouts considered, {} legal ones fit with some recompute setting; the {} "
-                  "predicted to be fastest, at most, are measured, each layout once, with the "
-                  "schedule that is predicted to suit it.",
+                  "predicted to be fastest, at most, are measured, each layout with the schedule "
+                  "that is predicted to suit it.",
                   num_points, num_fitting, sweep_.scale_trials));
   constexpr size_t kMaxListed = 50;
   for (size_t i = 0; i < std::min(ranked.size(), kMaxListed); ++i) {
@@ -152,18 +153,26 @@ std::optional<spec::Knobs> ThreeWalls::with_room(const spec::Knobs& knobs) {
 
 void ThreeWalls::measure_layouts(std::vector<TrialRequest> ranked,
                                  std::vector<Contender>& contenders) {
-  std::set<std::string> seen;
+  std::map<std::string, int> num_of_layout;
   const spec::Knobs from = first_fitting_->request.spec.knobs;
   int64_t num_measured = 0;
   while (num_measured < sweep_.scale_trials) {
     std::erase_if(ranked, [&](const TrialRequest& request) {
-      return measured_.contains(request.hash) || seen.contains(layout_text(request.spec.knobs));
+      return measured_.contains(request.hash) ||
+             num_of_layout[layout_text(request.spec.knobs)] == kMostBatchesOfLayout;
     });
-    if (ranked.empty()) return;
     for (TrialRequest& request : ranked) predict(request);
-    // By what is known now, and with the schedule that now seems to suit it.
-    const auto first = std::ranges::min_element(
-        ranked, {}, [](const TrialRequest& r) { return r.prediction.step_ns; });
+    const auto incumbent_ns =
+        static_cast<double>(predicted_step_ns(incumbent_->request.spec.knobs));
+    // By what is known now, and with the schedule that now seems to suit it. Those of a layout that
+    // was measured come last, unless they are predicted to gain.
+    const auto rank = [&](const TrialRequest& request) {
+      const auto ns = static_cast<double>(request.prediction.step_ns);
+      const bool is_again = num_of_layout[layout_text(request.spec.knobs)] > 0;
+      return std::pair(is_again && ns * (1 + sweep_.min_gain_ratio) >= incumbent_ns, ns);
+    };
+    const auto first = std::ranges::min_element(ranked, {}, rank);
+    if (first == ranked.end() || rank(*first).first) return;
     const TrialRequest request = with_best_schedule(*first);
     ranked.erase(first);
     if (measured_.contains(request.hash)) continue;
@@ -171,7 +180,7 @@ void ThreeWalls::measure_layouts(std::vector<TrialRequest> ranked,
       tell_hopeless(request, "layouts");
       return;
     }
-    seen.insert(layout_text(request.spec.knobs));
+    ++num_of_layout[layout_text(request.spec.knobs)];
     ++num_measured;
     look_at_incumbent_again();
     Contender contender;

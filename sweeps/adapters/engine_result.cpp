@@ -243,8 +243,13 @@ bool is_same_value(const std::string& asked, const std::string& echoed) {
   return *end_a == '\0' && *end_b == '\0' && x == y;
 }
 
-/// Whether the log names the knob, by the one setting that it is.
+/// A variable of the environment, which no configuration echoes.
+constexpr std::string_view kMaxConnections = "cuda_device_max_connections";
+
+/// Whether the log names the knob: all of them, or by the one setting that it is. A summary has
+/// only what differs from defaults that depend on the recipe.
 bool is_echoed(const std::string& knob, dialects::Dialect dialect, const RunFacts& facts) {
+  if (facts.echoed.form != EchoedConfig::Form::bridge_summary) return true;
   return std::ranges::any_of(facts.echoed.settings, [&](const EchoedSetting& setting) {
     const dialects::Row* row = dialects::find_row(setting.key, dialect);
     return row != nullptr && row->name == knob;
@@ -347,15 +352,15 @@ void add_wall(const Diagnosis& diagnosis, store::TrialResult& result) {
 std::vector<std::string> echo_differences(const UserRun& run, const tuner::TrialRequest& request,
                                           const RunFacts& facts) {
   std::vector<std::string> differences;
-  if (!run.dialect || !facts.config) return differences;
+  if (!run.dialect || !facts.config || !facts.config->is_echo) return differences;
   const spec::PlanKnobs asked = config_with(run, settings_of(request)).knobs;
   const spec::PlanKnobs defaults = spec::dialects::RunConfig{}.knobs;
   for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
     const std::string name(row.name);
     const std::string said = spec::get_plan_knob(asked, row);
     // What is as usual may not be said, by either.
-    if (run.is_axis(name) || said == spec::get_plan_knob(defaults, row) ||
-        !is_echoed(name, *run.dialect, facts)) {
+    if (run.is_axis(name) || name == kMaxConnections ||
+        said == spec::get_plan_knob(defaults, row) || !is_echoed(name, *run.dialect, facts)) {
       continue;
     }
     const std::string echoed = spec::get_plan_knob(facts.config->knobs, row);
@@ -373,8 +378,6 @@ std::string echo_mismatch(const UserRun& run, const tuner::TrialRequest& request
                           const RunFacts& facts) {
   if (!run.dialect || facts.echoed.form == EchoedConfig::Form::none) return {};
   const tuner::Settings asked = settings_of(request);
-  // A summary has only what differs from defaults that depend on the recipe.
-  const bool is_whole = facts.echoed.form != EchoedConfig::Form::bridge_summary;
   std::vector<std::string> wrong;
   for (const auto& [name, values] : run.sweep.space) {
     const std::string& value = asked.at(name);
@@ -390,9 +393,9 @@ std::string echo_mismatch(const UserRun& run, const tuner::TrialRequest& request
       }
       continue;
     }
-    if (!facts.config || name == "cuda_device_max_connections") continue;
+    if (!facts.config || name == kMaxConnections) continue;
     const std::string echoed = spec::get_plan_knob(facts.config->knobs, *row);
-    const bool may_be_unsaid = !is_whole && !is_echoed(name, *run.dialect, facts) &&
+    const bool may_be_unsaid = !is_echoed(name, *run.dialect, facts) &&
                                echoed == spec::get_plan_knob(dialects::RunConfig{}.knobs, *row);
     if (echoed != value && !may_be_unsaid) {
       wrong.push_back(fmt::format("{}: asked {}, the log has {}", name, value, echoed));

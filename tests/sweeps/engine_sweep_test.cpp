@@ -203,6 +203,7 @@ BOOST_AUTO_TEST_CASE(other_dialects_are_swept_and_diagnosed) {
       BOOST_TEST(look.peak_bytes.value_or(0) > int64_t{20} << 30);
       for (const store::NamedText& text : store::Store::open_read_only(db).read_texts(look.id)) {
         BOOST_TEST(text.value.find("was not checked") == std::string::npos, text.value);
+        BOOST_TEST(text.value.find("the command says") == std::string::npos, text.value);
       }
       const std::string left = db + ".runs/" + look.spec_hash.substr(0, 8) + "-0";
       const tests::Answer answer = run({"diagnose", left, "--format", "json"});

@@ -196,7 +196,7 @@ class ThreeWalls final : public Strategy {
   /// True when one became the incumbent; until there is none, or only the first.
   bool look_again(std::vector<Contender>& contenders, bool only_first);
   void become_incumbent(Contender contender, const Judgement& judgement);
-  [[nodiscard]] bool is_taken(const Judgement& judgement) const;
+  [[nodiscard]] bool is_taken(const Contender& contender, const Judgement& judgement) const;
   /// What became of those that did not.
   void conclude(const std::vector<Contender>& contenders);
   void describe_change_in(const Contender& contender, Decision& decision) const;

@@ -136,7 +136,7 @@ bool ThreeWalls::look_again(std::vector<Contender>& contenders, bool only_first)
       const Judgement judgement = judge(contenders[i]);
       if (judgement.verdict == Verdict::no_gain) continue;
       // Runs that others needed may have made it clear meanwhile.
-      if (contenders[i].is_settled && !is_taken(judgement)) continue;
+      if (contenders[i].is_settled && !is_taken(contenders[i], judgement)) continue;
       if (best && judgement.gain_ratio <= best_ratio) continue;
       best = i;
       best_ratio = judgement.gain_ratio;
@@ -144,7 +144,7 @@ bool ThreeWalls::look_again(std::vector<Contender>& contenders, bool only_first)
     if (!best) return has_changed;
     const Judgement judgement = settle(contenders[*best]);
     if (contenders[*best].failure) continue;
-    if (!is_taken(judgement)) continue;
+    if (!is_taken(contenders[*best], judgement)) continue;
     Contender better = std::move(contenders[*best]);
     contenders.erase(contenders.begin() + static_cast<std::ptrdiff_t>(*best));
     if (only_first) conclude(contenders);
@@ -155,11 +155,15 @@ bool ThreeWalls::look_again(std::vector<Contender>& contenders, bool only_first)
 }
 
 // No layout has a claim of its own: which one was measured first is chance. Of two that the noise
-// does not let tell apart, the likelier one is taken, but not by a single run.
-bool ThreeWalls::is_taken(const Judgement& judgement) const {
+// does not let tell apart, the likelier one is taken, but not by a single run. A remedy that
+// changes the layout has to be faster for certain, too; whether by as much as counts may be hidden.
+bool ThreeWalls::is_taken(const Contender& contender, const Judgement& judgement) const {
+  if (judgement.verdict == Verdict::gain) return true;
   const bool is_likelier =
       judgement.num_runs_after >= 2 && judgement.gain_ratio > sweep_.min_gain_ratio;
-  return judgement.verdict == Verdict::gain || (phase_ == Phase::scale && is_likelier);
+  if (phase_ == Phase::scale || !is_likelier) return is_likelier;
+  return judgement.low_ratio > 0 &&
+         !is_same_layout(contender.trial.request.spec.knobs, incumbent_->request.spec.knobs);
 }
 
 void ThreeWalls::become_incumbent(Contender contender, const Judgement& judgement) {

@@ -38,7 +38,8 @@ std::optional<ExpertExchange> expert_exchange_of(std::span<const ImportedTrace> 
     const uint32_t row = trace.ops[part.op].comm;
     if (row == kNoRow) return std::nullopt;
     const CommCall& comm = trace.comms[row];
-    const std::string_view kind = comm.collective == kNoRow ? "" : trace.names[comm.collective];
+    if (comm.collective == kNoRow) return std::nullopt;
+    const std::string_view kind = trace.names[comm.collective];
     if (kind.find("all_to_all") == std::string_view::npos &&
         kind.find("alltoall") == std::string_view::npos) {
       return std::nullopt;

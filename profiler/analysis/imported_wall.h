@@ -42,8 +42,8 @@ struct ImportedWall {
 ///  - Judged is the work launched in steps, from the start of the first to the end of the last on
 ///    host and device; without steps, all launched work; else all work. With too little of it there
 ///    is no verdict.
-///  - Where a tenth of the kernels' time is of kernels without a name, or there are no kernels,
-///    there is no verdict.
+///  - There is no verdict either where a hundredth of the work starts before its launch (clocks
+///    differ), without kernels, or where a tenth of their time is of kernels without a name.
 ///  - Each moment gets a cause (trace_causes.h). Waiting in a matched collective is booked to the
 ///    rank that came last, under what that rank did meanwhile: host, or compute (imbalance).
 ///  - Messages between stages are pipeline. Copies to and from the host are memory if both

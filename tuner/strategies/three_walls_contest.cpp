@@ -167,11 +167,14 @@ bool ThreeWalls::is_taken(const Contender& contender, const Judgement& judgement
 }
 
 void ThreeWalls::become_incumbent(Contender contender, const Judgement& judgement) {
+  const std::string least = base::format_ratio(sweep_.min_gain_ratio);
   const std::string reason =
       judgement.verdict == Verdict::gain
-          ? fmt::format("all of it above the {} that count",
-                        base::format_ratio(sweep_.min_gain_ratio))
-          : "which may be noise; of two layouts the one that is more likely faster is kept";
+          ? fmt::format("all of it above the {} that count", least)
+          : (judgement.low_ratio > 0
+                 ? fmt::format("more than none, though maybe less than the {} that count", least)
+                 : "which may be noise") +
+                "; of two layouts the one that is more likely faster is kept";
   decide_on(contender, judgement, DecisionKind::kept,
             fmt::format("{}: {} per step, {} the best so far {}, {}{}. {}", contender.name,
                         base::format_ns(contender.trial.outcome.step_ns),

@@ -14,18 +14,20 @@ namespace moetune::profiler {
 namespace {
 
 /// In the order in which they hide one another.
-enum class Lane : uint8_t { compute, communication, host_copy, count };
+enum class Lane : uint8_t { compute, unnamed, communication, host_copy, count };
 constexpr size_t kNumLanes = static_cast<size_t>(Lane::count);
 
-Lane lane_of(const ImportedOp& op, const WorkClasses& wide) {
+Lane lane_of(const ImportedTrace& trace, const ImportedOp& op, const WorkClasses& wide) {
   switch (wide.of(op)) {
     case WorkClass::communication:
       return Lane::communication;
     case WorkClass::copy:
       return op.path == CopyPath::to_device || op.path == CopyPath::to_host ? Lane::host_copy
                                                                             : Lane::compute;
-    default:
+    case WorkClass::fill:
       return Lane::compute;
+    default:
+      return trace.has_name(op) ? Lane::compute : Lane::unnamed;
   }
 }
 
@@ -44,7 +46,7 @@ class CauseSweep {
       const int64_t start_ns = std::max(op.start_ns, window_.time.start_ns);
       const int64_t end_ns = std::min(op.end_ns, window_.time.end_ns);
       if (end_ns <= start_ns) continue;
-      const Lane lane = lane_of(op, wide_);
+      const Lane lane = lane_of(trace_, op, wide_);
       if (cursor_ns_ < start_ns) advance(start_ns, last_enqueued(place));
       const auto at = static_cast<size_t>(lane);
       if (end_ns > ends_[at]) {
@@ -99,6 +101,9 @@ class CauseSweep {
           // One cause, whichever kernel.
           add(cursor_ns_, until_ns, IdleCause::compute, kNoRow);
           break;
+        case Lane::unnamed:
+          add(cursor_ns_, until_ns, IdleCause::unknown, kNoRow);
+          break;
         case Lane::communication:
           explain_comm({cursor_ns_, until_ns}, ops_[lane], next);
           break;
@@ -125,7 +130,8 @@ class CauseSweep {
     int64_t host_until_ns = time.start_ns;
     const bool goes_on = ends_[static_cast<size_t>(Lane::communication)] > time.end_ns;
     const HostCall* call = next == kNoRow ? nullptr : trace_.launch_of(trace_.ops[next]);
-    if (goes_on && call != nullptr && lane_of(trace_.ops[next], wide_) == Lane::compute &&
+    if (goes_on && call != nullptr &&
+        lane_of(trace_, trace_.ops[next], wide_) < Lane::communication &&
         !has_comm_ended_before(time.end_ns)) {
       host_until_ns = std::clamp(call->end_ns, time.start_ns, time.end_ns);
     }

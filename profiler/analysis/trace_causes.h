@@ -18,7 +18,8 @@ enum class IdleCause : uint8_t {
                   ///< that it does not wait for
   host_copy,      ///< a copy to or from the host, and nothing else
   latency,        ///< enqueued, and started as soon as devices do
-  unknown,        ///< enqueued and not started, or without a known launch
+  unknown,        ///< enqueued and not started, without a known launch, or only kernels without a
+                  ///< name run
   count
 };
 
@@ -27,7 +28,7 @@ struct CauseSegment {
   int64_t end_ns = 0;
   IdleCause cause = IdleCause::unknown;
   /// Row of trace.ops: what communicates or copies; of host, latency and unknown what was waited
-  /// for, kNoRow at the end of the window.
+  /// for, kNoRow at the end of the window and while kernels run.
   uint32_t op = kNoRow;
 };
 
@@ -35,9 +36,9 @@ struct CauseSegment {
 constexpr int64_t kDeviceLatencyNs = 20'000;
 
 /// Ascending, without holes, from the start to the end of the window. Rules, at each moment the
-/// first that fits: compute runs; communication runs alone; a copy to or from the host runs;
-/// nothing runs. Where compute starts while communication still runs, it did not wait for that
-/// communication: the time up to the end of its launch is the host's.
+/// first that fits: compute runs; kernels without a name run; communication runs alone; a copy to
+/// or from the host runs; nothing runs. Where compute starts while communication still runs, it did
+/// not wait for that communication: the time up to the end of its launch is the host's.
 std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const TraceWindow& window,
                                          const WorkClasses& wide);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace moetune::sweeps {
 namespace {
@@ -57,6 +58,12 @@ std::string difference(const ForeignLog& log, const ForeignLog& main) {
   return {};
 }
 
+/// A file and its copy. Ranks that fail alike may print the same, and each of them counts.
+bool is_copy(const ForeignLog& a, const ForeignLog& b) {
+  return num_step_lines(a) > 0 && a.num_bytes == b.num_bytes && a.tail_hash == b.tail_hash &&
+         a.path_rank == b.path_rank;
+}
+
 }  // namespace
 
 std::vector<std::string> remove_other_runs(std::vector<ForeignLog>& logs) {
@@ -66,8 +73,16 @@ std::vector<std::string> remove_other_runs(std::vector<ForeignLog>& logs) {
   std::vector<bool> is_other;
   for (const ForeignLog& log : logs) {
     const std::string why = &log == &main ? std::string() : difference(log, main);
-    is_other.push_back(!why.empty());
-    if (!why.empty()) removed.push_back(fmt::format("{} {}: left out", log.files.front(), why));
+    const std::span before(logs.data(), static_cast<size_t>(&log - logs.data()));
+    const auto copied =
+        std::ranges::find_if(before, [&](const ForeignLog& one) { return is_copy(one, log); });
+    is_other.push_back(!why.empty() || copied != before.end());
+    if (!why.empty()) {
+      removed.push_back(fmt::format("{} {}: left out", log.files.front(), why));
+    } else if (copied != before.end()) {
+      removed.push_back(
+          fmt::format("{} is a copy of {}: left out", log.files.front(), copied->files.front()));
+    }
   }
   size_t place = 0;
   std::erase_if(logs, [&](const ForeignLog&) { return is_other[place++]; });

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/base/fnv.h"
 #include "profiler/import/byte_source.h"
 #include "sweeps/runs/anchors.h"
 #include "sweeps/runs/failure_forms.h"
@@ -197,7 +198,10 @@ ForeignLog read_log(std::istream& in, const std::string& name) {
   const auto last_time = last_time_in(lines.tail());
   auto& known = log.now().last_time_s;
   if (last_time && (!known || *known < *last_time)) known = last_time;
-  return log.finish(lines.num_bytes(), lines.num_cut_lines());
+  ForeignLog read = log.finish(lines.num_bytes(), lines.num_cut_lines());
+  read.path_rank = rank_in_path(name);
+  read.tail_hash = base::fnv_of(lines.tail());
+  return read;
 }
 
 ForeignLog read_log_file(const std::string& path) {

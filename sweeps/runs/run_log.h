@@ -238,6 +238,8 @@ struct ForeignLog {
   int framework_weight = 0;
   std::vector<Attempt> attempts;  ///< at least one
   int64_t num_attempts = 1;       ///< all; of very many only some are in `attempts`
+  int path_rank = -1;             ///< in the name of the file or of its folder; -1: none
+  uint64_t tail_hash = 0;         ///< of its last bytes
   int64_t num_bytes = 0;
   int64_t num_lines = 0;
   int64_t num_facts = 0;  ///< lines that matched a line form or a failure form

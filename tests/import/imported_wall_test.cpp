@@ -256,6 +256,9 @@ BOOST_AUTO_TEST_CASE(kernels_without_names_have_no_verdict) {
   BOOST_TEST(name_of(unnamed.label) == "unknown");
   BOOST_TEST(unnamed.summary ==
              "unknown: 12.0 % of the kernels' time is of kernels without a name");
+  const auto share = [&](WallLabel label) { return unnamed.shares[static_cast<size_t>(label)]; };
+  BOOST_CHECK_CLOSE(share(WallLabel::unknown), 600.0 / (49 * 101 + 100), 1e-6);
+  BOOST_CHECK_CLOSE(share(WallLabel::compute), 1 - 600.0 / (49 * 101 + 100), 1e-6);
   BOOST_TEST(unnamed.evidence.back().text.find("the kernels' names") != std::string::npos,
              unnamed.evidence.back().text);
 }

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
@@ -110,6 +111,27 @@ BOOST_AUTO_TEST_CASE(logs_of_other_runs_are_left_out) {
   BOOST_TEST(notes.find((root / "d.log").string() + " is of torchtitan, " + b +
                         " of megatron-lm: left out") != std::string::npos,
              notes);
+}
+
+BOOST_AUTO_TEST_CASE(copies_of_a_log_are_left_out) {
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("run");
+  const std::string steps = golden_logs::megatron_steps(1, 9);
+  const std::string failed = "torch.OutOfMemoryError: CUDA out of memory.\n";
+  write(root / "a.log", steps);
+  write(root / "b.log", steps);
+  write(root / "rank1.log", steps);  // another rank may have printed the same
+  write(root / "c.log", failed);
+  write(root / "d.log", failed);  // and have failed in the same way
+  std::vector<std::string> paths;
+  for (const char* name : {"a.log", "b.log", "rank1.log", "c.log", "d.log"}) {
+    paths.push_back((root / name).string());
+  }
+  const RunFacts facts = read_run(paths);
+  BOOST_TEST(facts.files.size() == 4U);
+  const std::string note =
+      (root / "b.log").string() + " is a copy of " + (root / "a.log").string() + ": left out";
+  BOOST_TEST(std::ranges::count(facts.notes, note) == 1);
 }
 
 BOOST_AUTO_TEST_CASE(a_folder) {

@@ -75,24 +75,39 @@ std::string machine_of(const Context& context) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+// Whether any run has ended well: before that nothing on the page was measured.
+bool has_measured(const Context& context) {
+  const auto is_ok = [](const auto& row) { return row.status == "ok"; };
+  return std::ranges::any_of(context.trials, is_ok) ||
+         std::ranges::any_of(context.measurements, [&](const auto& runs_of_trial) {
+           return std::ranges::any_of(runs_of_trial.second, is_ok);
+         });
+}
+
 // How the times of the page came about, and on what.
 std::string clock_of(const Context& context) {
   const store::TrialRow* trial = shown_trial(context);
+  const auto measured = [&](const std::string& how) {
+    return has_measured(context)
+               ? fmt::format("<strong>measured {}</strong>", how)
+               : fmt::format("<strong>to be measured {}</strong>: nothing has run to its end yet",
+                             how);
+  };
   const std::string engine = trial == nullptr ? "" : spec_text(*trial, "engine");
   if (!engine.empty()) {
-    return "<strong>measured by runs of " + escape(shortened(engine, kMostHeadingBytes)) +
-           "</strong>";
+    return measured("by runs of " + escape(shortened(engine, kMostHeadingBytes)));
   }
   const std::string clock = trial == nullptr ? "" : spec_text(*trial, "clock");
   if (clock == "virtual_measured") return "<strong>emulated, virtual time</strong>";
   if (clock == "virtual_modelled") return "<strong>modelled, virtual time</strong>";
   if (clock != "wall") return "";
+  // The hardware file says how the GPU is described; which card it was is not stored.
+  const bool is_cpu = spec_text(*trial, "backend") == "cpu" || context.sweep.hardware_name.empty();
   const std::string device =
-      spec_text(*trial, "backend") == "cpu" || context.sweep.hardware_name.empty()
-          ? "the processor of this machine"
-          : escape(shortened(context.sweep.hardware_name, kMostHeadingBytes));
-  return fmt::format("<strong>measured on {}</strong>{}", device,
-                     is_fake_world(*trial) ? ", one rank alone" : "");
+      is_cpu ? "the processor of this machine"
+             : "GPU hardware described as " +
+                   escape(shortened(context.sweep.hardware_name, kMostHeadingBytes));
+  return measured("on " + device) + (is_fake_world(*trial) ? ", one rank alone" : "");
 }
 
 }  // namespace

@@ -188,6 +188,21 @@ std::string unconfirmed_notice(const Context& context, const TrialRow& trial) {
                      escape(validation.text));
 }
 
+// Why a failed sweep ended, as it printed it: where a trial could not be started at all, its row
+// says it. Plain text without a full stop; empty where nothing says it.
+std::string failure_of(const Context& context) {
+  if (context.sweep.status != store::SearchStatus::failed) return "";
+  std::string failure;
+  std::string ended;
+  for (const TrialRow& trial : context.trials) {
+    if (trial.status != "interrupted" || trial.reason.empty() || trial.ended_at < ended) continue;
+    failure = trial.reason;
+    ended = trial.ended_at;
+  }
+  while (failure.ends_with('.') || failure.ends_with(' ')) failure.pop_back();
+  return failure;
+}
+
 std::string capitalised(std::string text) {
   text.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(text.front())));
   return text;
@@ -288,17 +303,19 @@ std::string render_verdict(const SectionInput& input) {
   const Context& context = input.context;
   const TrialRow* trial = context.at(context.shown);
   std::string html;
+  const std::string failure = escape(failure_of(context));
   if (context.sweep.status != store::SearchStatus::done) {
     html += fmt::format(
-        "<p class=\"notice\">This sweep is <strong>{}</strong>: what follows is what it had stored "
-        "so far. The same command resumes it; while it runs with --report, load this page "
+        "<p class=\"notice\">This sweep is <strong>{}</strong>{}: what follows is what it had "
+        "stored so far. The same command resumes it; while it runs with --report, load this page "
         "again.</p>\n",
-        name_of(context.sweep.status));
+        name_of(context.sweep.status),
+        trial == nullptr || failure.empty() ? "" : fmt::format(" ({})", failure));
   }
   if (trial == nullptr) {
     return html +
-           "<p class=\"headline\">No configuration has run to its end yet. The trials below say "
-           "why.</p>\n" +
+           fmt::format("<p class=\"headline\">No configuration has run to its end yet{}</p>\n",
+                       failure.empty() ? ". The trials below say why." : ": " + failure + ".") +
            layout_words(nullptr);
   }
   html += unconfirmed_notice(context, *trial);

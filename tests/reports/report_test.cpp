@@ -97,7 +97,8 @@ BOOST_AUTO_TEST_CASE(the_top_says_when_where_and_by_which_clock) {
   BOOST_TEST(emulated.ends_with(
       " UTC · example, Example CPU, 2 cores · <strong>emulated, virtual time</strong>"));
   BOOST_TEST(origin(Page({.communicator = "nccl"}))
-                 .ends_with("<strong>measured on 2 nodes x 4 emulated devices</strong>"));
+                 .ends_with("<strong>measured on GPU hardware described as 2 nodes x 4 emulated "
+                            "devices</strong>"));
   BOOST_TEST(origin(Page({.communicator = "fake"})).ends_with("</strong>, one rank alone"));
 }
 

@@ -162,6 +162,36 @@ BOOST_AUTO_TEST_CASE(remedies_of_other_walls_do_not_move_the_wall) {
   BOOST_TEST(page.find("3 tried and not kept") != std::string::npos);
 }
 
+// A GPU sweep on a machine without a GPU: its one trial could not be started.
+BOOST_AUTO_TEST_CASE(what_did_not_run_was_not_measured) {
+  const TempFolder folder;
+  {
+    store::Store store = store::Store::open(folder.file("runs.db"));
+    store::SweepRow sweep;
+    sweep.config_hash = "0";
+    sweep.hardware_name = "one H100 as 4 virtual ranks";
+    sweep.config_json = sweep.contract_json = sweep.model_json = sweep.hardware_json = "{}";
+    const int64_t id = store.create_or_resume_sweep(sweep).id;
+    store::TrialRow trial;
+    trial.sweep_id = id;
+    trial.spec_hash = "0123456789abcdef";
+    trial.phase = "contract";
+    trial.spec_json = R"({"backend": "cuda", "clock": "wall", "communicator": "threads"})";
+    store::TrialResult result;
+    result.status = "interrupted";
+    result.reason = "moetune-rank cannot run here: no GPU to use: no NVIDIA driver";
+    store.finish_trial(store.begin_trial(trial), result);
+    store.finish_sweep(id, store::SearchStatus::failed);
+  }
+  const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
+  BOOST_TEST(page.find("<strong>to be measured on GPU hardware described as one H100 as 4 virtual "
+                       "ranks</strong>: nothing has run to its end yet</p>") != std::string::npos);
+  BOOST_TEST(page.find("<strong>measured") == std::string::npos);
+  BOOST_TEST(
+      page.find("<p class=\"headline\">No configuration has run to its end yet: moetune-rank "
+                "cannot run here: no GPU to use: no NVIDIA driver.</p>") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(an_unfinished_sweep_says_so) {
   BOOST_TEST(Page({.sweep_status = store::SearchStatus::interrupted})
                  .has("This sweep is <strong>interrupted</strong>"));

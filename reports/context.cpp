@@ -9,6 +9,7 @@
 
 #include "kernels/base/error.h"
 #include "profiler/store/untrusted_json.h"
+#include "profiler/store/verdict.h"
 #include "reports/device_account.h"
 #include "reports/local_paths.h"
 #include "reports/rows.h"
@@ -148,8 +149,11 @@ bool Context::is_winner(const TrialRow& trial) const {
   return winner >= 0 && at(winner)->id == trial.id;
 }
 
+bool Context::has_won(const TrialRow& trial) const { return is_winner(trial) && !is_refused; }
+
 std::string Context::name_of(const TrialRow& trial) const {
-  return is_winner(trial) ? "the winner" : fmt::format("trial #{}", trial.ordinal);
+  if (has_won(trial)) return "the winner";
+  return fmt::format("trial #{}{}", trial.ordinal, is_winner(trial) ? " (not validated)" : "");
 }
 
 const store::EnvironmentRow* Context::environment_of(const store::MeasurementRow& run) const {
@@ -265,6 +269,9 @@ Context read_context(const store::Store& store, int64_t sweep_id, const std::str
   context.winner = position_of(context.sweep.winner_trial);
   // One that is being run again, or that a foreign hand has named, has won nothing.
   if (context.winner >= 0 && context.at(context.winner)->status != "ok") context.winner = -1;
+  if (const TrialRow* winner = context.at(context.winner)) {
+    context.is_refused = store::validation_of(context.decisions, *winner).is_passed == false;
+  }
   context.shown = trial.empty() ? context.winner : position_of(store.get_trial(trial).id);
   context.baseline = position_of(context.sweep.baseline_trial);
   context.first_fit = position_of(context.sweep.first_fit_trial);

@@ -47,12 +47,13 @@ struct Context {
   std::unordered_map<int64_t, size_t> positions;  ///< in `trials`, by id
 
   /// Positions in `trials` as the sweep says them, -1: there is none.
-  int winner = -1;     ///< the sweep's own, where it ended well
+  int winner = -1;     ///< the sweep's own, where it ended well; see is_refused
   int shown = -1;      ///< the run whose figures are the verdict: the winner, or the one asked for
   int baseline = -1;   ///< the user's starting configuration
   int first_fit = -1;  ///< the first configuration that fitted
   int final_run = -1;  ///< the run whose loss curve is shown
   int traced = -1;     ///< the run whose timeline is shown: the shown one's knobs, with a trace
+  bool is_refused = false;  ///< the winner did not pass its validation
 
   [[nodiscard]] const store::TrialRow* at(int position) const {
     return position < 0 ? nullptr : &trials[static_cast<size_t>(position)];
@@ -62,7 +63,9 @@ struct Context {
   [[nodiscard]] std::vector<size_t> most_telling(size_t most) const;
   /// False for a trial that was asked for and is another than the sweep's winner.
   [[nodiscard]] bool is_winner(const store::TrialRow& trial) const;
-  /// "the winner", else "trial #12". Plain text.
+  /// The same of a winner that its validation has not refused: only that is called the winner.
+  [[nodiscard]] bool has_won(const store::TrialRow& trial) const;
+  /// "the winner", "trial #3 (not validated)", else "trial #12". Plain text.
   [[nodiscard]] std::string name_of(const store::TrialRow& trial) const;
   /// Null where nobody knows where it was made.
   [[nodiscard]] const store::EnvironmentRow* environment_of(const store::MeasurementRow& run) const;

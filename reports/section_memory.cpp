@@ -183,10 +183,13 @@ std::string render_memory(const SectionInput& input) {
   for (const auto& [id, trial] : trials) {
     data["trials"].push_back(to_json(trial, input.context, id, groups));
     const store::TrialRow* row = input.context.by_id(id);
+    const bool is_winner = row != nullptr && input.context.is_winner(*row);
     options += fmt::format("<option value=\"{0}\"{1}>#{0} {2}{3}</option>", trial.ordinal,
                            id == shown ? " selected" : "",
                            row == nullptr ? "" : escape(row->status + ": " + layout_of(*row)),
-                           row != nullptr && input.context.is_winner(*row) ? " (winner)" : "");
+                           !is_winner                 ? ""
+                           : input.context.is_refused ? " (not validated)"
+                                                      : " (winner)");
   }
   return shown_note(input.context, kMostDeep) +
          figure("memory",

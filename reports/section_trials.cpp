@@ -140,7 +140,8 @@ std::string row_of(const Context& context, const store::TrialRow& trial, bool is
   const bool is_winner = context.is_winner(trial);
   std::string marks;
   if (is_winner) {
-    marks += " <span class=\"badge mark\">winner</span>";
+    marks += fmt::format(" <span class=\"badge mark\">{}</span>",
+                         context.is_refused ? "not validated" : "winner");
   } else if (&trial == context.at(context.shown)) {
     marks += " <span class=\"badge mark\">shown</span>";
   }
@@ -151,7 +152,7 @@ std::string row_of(const Context& context, const store::TrialRow& trial, bool is
       "<tr id=\"trial-{}\" data-status=\"{}\" data-phase=\"{}\"{}><td class=\"num\" "
       "data-value=\"{}\">{}{}</td><td>{}</td><td>{}</td><td>{}</td>",
       trial.ordinal, escape(trial.status), escape(trial.phase),
-      is_winner                   ? " class=\"winner\""
+      context.has_won(trial)      ? " class=\"winner\""
       : is_folded(context, trial) ? " class=\"folded\""
                                   : "",
       trial.ordinal, trial.ordinal, marks, status_badge(trial.status), phase_badge(trial.phase),

@@ -93,7 +93,7 @@ std::string cards(const SectionInput& input, const TrialRow& trial) {
   const TrialRow* traced = context.at(context.traced);
   const std::string wall = trial.wall.empty() && traced != nullptr ? traced->wall : trial.wall;
   html += card("Binding wall", wall_badge(wall),
-               context.is_winner(trial) ? "what limits the winner now" : "what limits it now");
+               context.has_won(trial) ? "what limits the winner now" : "what limits it now");
   html += card("Loss reached", number_text(trial.loss_final, 3),
                is_fake_world(trial) ? "made up: one rank alone" : "nats per token, last step");
   return html + "</dl>\n";
@@ -113,10 +113,15 @@ std::string other_headline(const Context& context, const TrialRow& trial) {
   const TrialRow* winner = context.at(context.winner);
   const TrialRow* first = context.at(context.first_fit);
   const std::optional<store::Gain> gain = gain_of(context, trial);
-  std::string text =
-      fmt::format("Trial {}, as asked for; {}.", trial_link(trial.ordinal),
-                  winner == nullptr ? "there is no winner"
-                                    : "the winner is trial " + trial_link(winner->ordinal));
+  std::string text = fmt::format("Trial {}, as asked for; ", trial_link(trial.ordinal));
+  if (winner == nullptr) {
+    text += "there is no winner.";
+  } else if (context.is_refused) {
+    text += fmt::format("trial {}, the fastest in short trials, is not validated.",
+                        trial_link(winner->ordinal));
+  } else {
+    text += fmt::format("the winner is trial {}.", trial_link(winner->ordinal));
+  }
   if (trial.status != "ok") {
     text += fmt::format(" It ended as {}.", ending_of(trial));
   } else if (gain && first != &trial && !is_reference(trial)) {
@@ -223,7 +228,7 @@ std::string changes_table(const Context& context, const TrialRow& trial) {
       "<div class=\"scroll\"><table class=\"compact\"><caption>What differs from the starting "
       "configuration</caption>"
       "<thead><tr><th>knob</th><th>start</th><th>{}</th></tr></thead><tbody>\n",
-      context.is_winner(trial) ? "winner" : context.name_of(trial));
+      context.has_won(trial) ? "winner" : context.name_of(trial));
   for (const KnobChange& change : changes) {
     html +=
         fmt::format("<tr><td><code>{}</code></td><td>{}</td><td><strong>{}</strong></td></tr>\n",
@@ -278,7 +283,7 @@ std::string trial_box(const Context& context, const TrialRow& trial) {
   // A sweep's own launcher is not known here.
   const auto communicator = spec.find("communicator");
   const bool is_several = communicator != spec.end() && *communicator == "nccl";
-  const bool is_winner = context.is_winner(trial);
+  const bool is_winner = context.has_won(trial);
   const std::string command = fmt::format(
       "cat > {0}.json <<'END_OF_SPEC'\n{1}\nEND_OF_SPEC\nmoetune trial {0}.json{2}\n",
       is_winner ? "winner" : "trial",

@@ -104,7 +104,7 @@ json trial_columns(const Context& context) {
   for (const size_t position : chosen) {
     const TrialRow& trial = context.trials[position];
     flags += kDigits[(context.kept.contains(trial.id) ? 1U : 0U) | (is_reference(trial) ? 2U : 0U) |
-                     (context.is_winner(trial) ? 4U : 0U) | (trial.is_baseline ? 8U : 0U) |
+                     (context.has_won(trial) ? 4U : 0U) | (trial.is_baseline ? 8U : 0U) |
                      (cleared.contains(trial.id) ? 16U : 0U)];
     ordinals.push_back(trial.ordinal);
     std::string hash = trial.spec_hash.substr(0, kHashDigits);

@@ -32,12 +32,34 @@ BOOST_AUTO_TEST_CASE(a_refused_long_run_is_no_winner) {
     store::Store::Landmarks landmarks{*decision.baseline_trial_id, std::nullopt, std::nullopt};
     store.set_landmarks(1, landmarks);
   }
-  const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
+  ReportOptions options;
+  options.flags = [](const store::TrialRow&) { return std::string("--num-layers 4"); };
+  const std::string page =
+      render_report(store::Store::open_read_only(folder.file("runs.db")), options);
   BOOST_TEST(page.find("This configuration did not pass its validation.") != std::string::npos);
   BOOST_TEST(page.find("<dl class=\"cards unvalidated\">") != std::string::npos);
   BOOST_TEST(page.find("<dt>Not validated: speedup in short trials</dt>") != std::string::npos);
   BOOST_TEST(page.find("<p class=\"headline\">Trial <a href=\"#trial-22\">") != std::string::npos);
   BOOST_TEST(page.find("class=\"stay refusal\"") != std::string::npos);
+  // Nowhere is it called the winner.
+  for (const char* part :
+       {"<span class=\"note\">what limits it now</span>",
+        "<span>Trial #22 (not validated) as flags for Megatron-LM</span>",
+        "<span>Knobs of trial #22 (not validated)</span>", "<th>trial #22 (not validated)</th>",
+        "Repeat trial #22 (not validated) alone", " (not validated)</option>",
+        "22 <span class=\"badge mark\">not validated</span>"}) {
+    BOOST_TEST((page.find(part) != std::string::npos), part);
+  }
+  for (const char* part :
+       {"limits the winner", "The winner as flags", "Knobs of the winner", "the winning trial",
+        "winner.json", "(winner)</option>", "mark\">winner<", "class=\"winner\""}) {
+    BOOST_TEST((page.find(part) == std::string::npos), part);
+  }
+  options.trial = "5";
+  const std::string other =
+      render_report(store::Store::open_read_only(folder.file("runs.db")), options);
+  BOOST_TEST(other.find("as asked for; trial <a href=\"#trial-22\">#22</a>, the fastest in short "
+                        "trials, is not validated.") != std::string::npos);
 }
 
 // Which trial matters is what the sweep says, whatever could be guessed from the rest.

@@ -37,6 +37,10 @@ std::string head_text(const SweepView& view, const store::TrialRow& trial,
                       const std::string& title) {
   std::string text = fmt::format("trial {} ({}), {}: {}\n", trial.id, trial.spec_hash, trial.phase,
                                  one_line(purpose_text(view, trial, title)));
+  const store::Validation validation = view.validation_of(trial);
+  if (validation.is_passed == false) {
+    text += fmt::format("NOT VALIDATED: {}\n", one_line(validation.text));
+  }
   text += "status  " + trial.status;
   if (!trial.reason.empty()) text += ": " + one_line(trial.reason);
   if (view.is_cleared(trial)) text += fmt::format("; {}", store::kClearedText);

@@ -104,6 +104,7 @@ json trial_json(const SweepView& view, const store::TrialRow& trial, const std::
           {"marks", view.marks_of(trial)},
           {"is_kept", view.is_kept(trial)},
           {"is_cleared", view.is_cleared(trial)},
+          {"validated", or_null(view.validation_of(trial).is_passed)},
           {"parent", parent == nullptr ? json(nullptr) : json(parent->id)},
           {"changes", changes_json(parent, trial)},
           {"changes_from_first_fit", changes_json(view.first_fit(), trial)},

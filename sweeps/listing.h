@@ -20,9 +20,9 @@ std::string title_of(const store::Store& store, const store::TrialRow& trial,
 
 /// The row of `ls --format json`: id, sweep (its id), hash, phase, title, status, reason, knobs,
 /// predicted_peak_bytes, peak_bytes, predicted_step_ns, step_ns, wall, tokens_per_s, loss, marks
-/// (winner, baseline, first_fit), is_kept, parent (id of the trial that it is a change of), changes
-/// (from the parent, by knob: before, after), changes_from_first_fit (the same), num_measurements
-/// (that count) and the environment they were made in; null where unknown.
+/// (winner, baseline, first_fit), is_kept, is_cleared, validated, parent (id of the trial that it
+/// is a change of), changes (from the parent, by knob: before, after), changes_from_first_fit (the
+/// same), num_measurements (that count) and the environment they were made in; null where unknown.
 nlohmann::json trial_json(const SweepView& view, const store::TrialRow& trial,
                           const std::string& title);
 

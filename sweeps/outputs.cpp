@@ -40,6 +40,8 @@ constexpr OutputKey kTrialKeys[] = {
     {"is_kept", "true or false", "", "The search went on from it."},
     {"is_cleared", "true or false", "",
      "It ended as wrong; the perturbed reference says it is not."},
+    {"validated", "true, false or null", "",
+     "Whether its validation was passed; null: it had none, or the long run tells."},
     {"parent", "integer or null", "", "Id of the trial that it changes."},
     {"changes.*.before", "any", "", "By knob: the parent's value."},
     {"changes.*.after", "any", "", "By knob: its own value."},

@@ -8,7 +8,6 @@
 
 #include "engine/spec/trial_status.h"
 #include "kernels/base/search_words.h"
-#include "profiler/store/verdict.h"
 #include "reports/or_null.h"
 #include "sweeps/table.h"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "profiler/store/store.h"
+#include "profiler/store/verdict.h"
 
 namespace moetune::sweeps {
 
@@ -26,6 +27,10 @@ class SweepView {
   /// Whether it ended as wrong, and the second reference run took that back.
   [[nodiscard]] bool is_cleared(const store::TrialRow& trial) const {
     return cleared_.contains(trial.id);
+  }
+  /// What the long run of its configuration said, told with the short trial and with the long one.
+  [[nodiscard]] store::Validation validation_of(const store::TrialRow& trial) const {
+    return store::validation_of(decisions_, trial);
   }
   /// The first configuration that fitted and ran; null before there is one.
   [[nodiscard]] const store::TrialRow* first_fit() const;

@@ -16,12 +16,15 @@ namespace moetune::sweeps {
 namespace {
 
 /// One word or two: what a reader looks for first. Trials that were run one by one have nothing to
-/// win.
+/// win, and what did not pass its validation is not called the winner.
 std::string mark_of(const SweepView& view, const store::TrialRow& trial) {
   const std::vector<std::string> marks = view.marks_of(trial);
   for (const char* mark : {"winner", "first_fit", "baseline"}) {
     if (std::ranges::find(marks, mark) == marks.end()) continue;
-    if (mark == std::string("winner") && view.first_fit() == nullptr) continue;
+    if (mark == std::string("winner")) {
+      if (view.first_fit() == nullptr) continue;
+      if (view.validation_of(trial).is_passed == false) return "not validated";
+    }
     return mark == std::string("first_fit") ? "first fit" : mark;
   }
   if (view.is_cleared(trial)) return "cleared";

@@ -34,9 +34,10 @@ TrialLines read_trial_lines(const store::Store& store, int64_t sweep_id,
 std::string purpose_text(const SweepView& view, const store::TrialRow& trial,
                          const std::string& title);
 
-/// The first configurations that fitted, and one line per trial: what it is to its sweep (winner,
-/// first fit, baseline, kept), its numbers, what it was for and what became of it, and its knobs
-/// where they are not those of the first fit. With a `width`, lines fit.
+/// The first configurations that fitted, and one line per trial: what it is to its sweep (winner
+/// or, where its long run failed, not validated; first fit, baseline, kept), its numbers, what it
+/// was for and what became of it, and its knobs where they are not those of the first fit. With a
+/// `width`, lines fit.
 std::string trial_list_text(const std::vector<TrialLine>& lines, std::optional<size_t> width);
 
 /// Where the sweeps' trials were measured, where a sweep has run in more than one environment:

@@ -66,9 +66,12 @@ std::string best_text(const Seen& seen, bool is_running) {
     return found == lines.end() || !found->trial.step_ns ? nullptr : &found->trial;
   };
   const bool is_done = !is_running && seen.sweep.status == store::SearchStatus::done;
-  const char* what = is_done ? "best" : "best so far";
+  std::string what = is_done ? "best" : "best so far";
   const store::TrialRow* best = find(seen.sweep.winner_trial);
   if (best == nullptr) return fmt::format("{}: none{}", what, is_done ? "" : " yet");
+  if (store::validation_of(seen.decisions, *best).is_passed == false) {
+    what += " in short trials (did not pass its validation)";
+  }
   std::string text =
       fmt::format("{}: trial {}, {} a step", what, best->id, base::format_ns(*best->step_ns));
   // A long run's steps are others than those of the first fit: routing drifts.

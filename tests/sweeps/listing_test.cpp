@@ -322,6 +322,47 @@ BOOST_AUTO_TEST_CASE(who_watches_is_told_a_gain_by_runs_of_one_length) {
        "fitted");
 }
 
+// Its short trial is the best that there is, and its long run failed.
+BOOST_AUTO_TEST_CASE(what_did_not_pass_its_validation_is_not_called_the_winner) {
+  auto store = store::Store::open(db);
+  store::DecisionRow refusal;
+  refusal.sweep_id = sweep;
+  refusal.ordinal = ++num_decisions;
+  refusal.phase = "validate";
+  refusal.kind = store::DecisionKind::rejected;
+  refusal.trial_id = winner;
+  refusal.baseline_trial_id = better;
+  refusal.text = "The loss did not fall.";
+  store.add_decision(refusal);
+  store.set_landmarks(sweep, {better, baseline, first_fit});
+  store.finish_sweep(sweep, store::SearchStatus::done);
+  const std::string listed = table(std::nullopt);
+  BOOST_TEST(tests::contains(listed, "\n 4  not validated  retune "), listed);
+  BOOST_TEST(!tests::contains(listed, "winner"), listed);
+  const json list = json::parse(run({"ls", db, "--format", "json"}).out);
+  BOOST_TEST(list[3].at("marks") == json({"winner"}));
+  BOOST_TEST(list[3].at("validated") == false);
+  BOOST_TEST(list[5].at("validated") == false);
+  BOOST_TEST(list[2].at("validated").is_null());
+  const Answer watched = run({"watch", db, "--every", "1"});
+  BOOST_TEST(tests::contains(watched.out,
+                             "\nbest in short trials (did not pass its validation): trial 4, "
+                             "9.60 ms a step, 1.01 times as fast as the first that fitted\n"),
+             watched.out);
+  const Answer shown = run({"show", db, "best"});
+  BOOST_TEST(tests::contains(shown.out,
+                             "from trial 3\nNOT VALIDATED: The loss did not fall.\nstatus  ok\n"),
+             shown.out);
+  BOOST_TEST(!tests::contains(run({"show", db, "first-fit"}).out, "VALIDATED"));
+  // One that has passed keeps its words.
+  refusal.kind = store::DecisionKind::kept;
+  store.add_decision(refusal);
+  store.set_landmarks(sweep, {winner, baseline, first_fit});
+  BOOST_TEST(tests::contains(table(std::nullopt), "\n 6  winner "));
+  BOOST_TEST(json::parse(run({"ls", db, "--format", "json"}).out)[5].at("validated") == true);
+  BOOST_TEST(!tests::contains(run({"show", db, "best"}).out, "VALIDATED"));
+}
+
 BOOST_AUTO_TEST_CASE(stored_traces_are_exported_without_a_run) {
   const std::string asked = folder.file("asked.json");
   const std::string exported = folder.file("exported.json");

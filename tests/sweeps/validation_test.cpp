@@ -78,6 +78,9 @@ BOOST_DATA_TEST_CASE(a_failed_validation_is_no_success, boost::unit_test::data::
   BOOST_TEST(contains(html, "This configuration did not pass its validation."));
   BOOST_TEST(contains(html, "<strong>is not validated</strong>"));
   BOOST_TEST(contains(html, "<dl class=\"cards unvalidated\">"));
+  BOOST_TEST(!contains(html, "limits the winner"));
+  BOOST_TEST(contains(run({"ls", db}).out, "  not validated  "));
+  BOOST_TEST(document["best"]["validated"] == false);
 }
 
 BOOST_AUTO_TEST_CASE(text_and_json_mean_the_same_gain) {

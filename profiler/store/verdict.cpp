@@ -53,6 +53,9 @@ Validation validation_of(const std::vector<DecisionRow>& decisions, const TrialR
     }
     if (decision.kind == DecisionKind::rejected && is_of_winner)
       validation = {false, decision.text, false};
+    // Rejected as slow, and kept after all: the long run is the winner, and the short one is not
+    // refused any more.
+    if (decision.kind == DecisionKind::kept && is_of_winner) validation = {};
     const bool is_verdict = decision.gain_ratio.has_value();
     if (decision.kind == DecisionKind::note && is_of_winner && !is_verdict &&
         !validation.is_passed) {

@@ -40,6 +40,8 @@ BOOST_AUTO_TEST_CASE(the_long_run_of_the_winner_says_whether_it_is_validated) {
   const DecisionRow slow = long_run(DecisionKind::rejected, 11, 1, "It is slow.");
   const DecisionRow after_all = long_run(DecisionKind::kept, 11, 1, "The runner-up is no better.");
   BOOST_TEST((validation_of({slow, after_all}, trial(11)).is_passed == true));
+  BOOST_TEST(!validation_of({slow, after_all}, trial(1)).is_passed.has_value());
+  BOOST_TEST(validation_of({slow, after_all}, trial(1)).text == "");
   // Kept although it was slower than the runs that it won by.
   BOOST_TEST(!validation_of({kept}, trial(12)).is_slower);
   DecisionRow slower = kept;

@@ -16,6 +16,7 @@
 #include "profiler/store/verdict.h"
 #include "reports/format.h"
 #include "reports/html.h"
+#include "reports/trial_table.h"
 
 namespace moetune::reports {
 namespace {
@@ -76,7 +77,34 @@ std::string walls_sentence(const Context& context, const TrialRow& winner) {
 struct GainedRemedy {
   std::string what;  ///< HTML
   double gain_ratio = 0;
+  std::string interval;  ///< of the gain; empty: not known
 };
+
+// "ep 8 → 4, micro-batch 1 → 2": what a new layout changed. Plain text.
+std::string layout_change(const Context& context, const DecisionRow& decision,
+                          const TrialRow& before) {
+  const TrialRow* after = decision.trial_id ? context.by_id(*decision.trial_id) : nullptr;
+  std::vector<std::string> parts;
+  for (const KnobChange& change :
+       after == nullptr ? std::vector<KnobChange>() : knob_changes(before, *after)) {
+    const std::string_view size = short_name_of(change.name);
+    const std::string name = !size.empty()                       ? std::string(size)
+                             : change.name == "micro_batch_size" ? "micro-batch"
+                                                                 : change.name;
+    parts.push_back(
+        fmt::format("{} {} → {}", name, change.before.empty() ? "–" : change.before, change.after));
+  }
+  return parts.empty() ? "another layout" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+// " (−3.5 % to +7.7 %, which may be noise)"; empty where no interval is stored.
+std::string interval_of(const DecisionRow& decision) {
+  if (!decision.gain_low_ratio || !decision.gain_high_ratio) return "";
+  const bool may_be_noise = *decision.gain_low_ratio <= 0 && *decision.gain_high_ratio >= 0;
+  return fmt::format(" ({} to {}{})", signed_percent(*decision.gain_low_ratio),
+                     signed_percent(*decision.gain_high_ratio),
+                     may_be_noise ? ", which may be noise" : "");
+}
 
 std::vector<GainedRemedy> kept_remedies(const Context& context) {
   std::vector<GainedRemedy> remedies;
@@ -91,9 +119,10 @@ std::vector<GainedRemedy> kept_remedies(const Context& context) {
         decision.knob == "layout" || decision.knob.empty()
             ? decision.remedy
             : fmt::format("{} {} → {}", decision.knob, decision.value_before, decision.value_after);
-    if (decision.knob == "layout") what = "another layout";
+    if (decision.knob == "layout") what = layout_change(context, decision, *before);
     what = breakable(shortened(what, kMostChangeBytes));
-    remedies.push_back({link.empty() ? what : what + " (" + link + ")", *decision.gain_ratio});
+    remedies.push_back({link.empty() ? what : what + " (" + link + ")", *decision.gain_ratio,
+                        interval_of(decision)});
   }
   return remedies;
 }
@@ -114,8 +143,8 @@ std::string remedies_sentence(const Context& context) {
   std::vector<std::string> named;
   for (const GainedRemedy& remedy : remedies) {
     if (remedy.gain_ratio < least || named.size() == kMostNamed) continue;
-    named.push_back(
-        fmt::format("{} <strong>{}</strong>", remedy.what, signed_percent(remedy.gain_ratio)));
+    named.push_back(fmt::format("{} <strong>{}</strong>{}", remedy.what,
+                                signed_percent(remedy.gain_ratio), remedy.interval));
   }
   if (remedies.size() > named.size()) {
     named.push_back(fmt::format("{} more", remedies.size() - named.size()));

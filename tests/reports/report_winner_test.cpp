@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "profiler/store/db.h"
 #include "profiler/store/store.h"
 #include "reports/context.h"
 #include "reports/report.h"
@@ -80,6 +81,33 @@ BOOST_AUTO_TEST_CASE(the_winner_is_the_one_that_the_sweep_names) {
   BOOST_TEST(none.first_fit == -1);
   // One that has not ended well has won nothing, whoever stored it.
   BOOST_TEST(context({6, 5, 6}).winner == -1);
+}
+
+// Trial 8 has another layout and micro-batch than 7, and takes 431 instead of 548 ms.
+BOOST_AUTO_TEST_CASE(a_kept_layout_is_told_by_its_changes_and_their_interval) {
+  const TempFolder folder;
+  tests::make_fixture(folder.file("runs.db"));
+  const auto page_with = [&](double low, double high) {
+    store::Store store = store::Store::open(folder.file("runs.db"));
+    store.database().execute(
+        "UPDATE trial_knob SET value = '2' WHERE trial_id = 8 AND name = 'micro_batch_size'");
+    for (store::DecisionRow& decision : store.read_decisions(1)) {
+      if (decision.trial_id != 8 || decision.kind != store::DecisionKind::kept) continue;
+      decision.remedy = decision.knob = "layout";
+      decision.gain_low_ratio = low;
+      decision.gain_high_ratio = high;
+      store.add_decision(decision);
+    }
+    return render_report(store);
+  };
+  const std::string what =
+      "dp 8 → 4,<wbr> ep 8 → 4,<wbr> micro-batch 1 → 2,<wbr> pp 1 → 2 (<a "
+      "href=\"#trial-8\">#8</a>) <strong>+27.1 %</strong>";
+  const std::string noisy = page_with(-0.035, 0.58);
+  BOOST_TEST(noisy.find(what + " (−3.5 % to +58.0 %, which may be noise)") != std::string::npos);
+  BOOST_TEST(noisy.find("another layout") == std::string::npos);
+  const std::string certain = page_with(0.25, 0.29);
+  BOOST_TEST(certain.find(what + " (+25.0 % to +29.0 %)") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_CASE(where_and_how_often_trials_were_measured_is_told) {

@@ -30,7 +30,7 @@ BOOST_AUTO_TEST_CASE(a_refused_long_run_is_no_winner) {
     decision.kind = store::DecisionKind::rejected;
     decision.text = "The loss stayed above 2.5.";
     store.add_decision(decision);
-    store::Store::Landmarks landmarks{*decision.baseline_trial_id, std::nullopt, std::nullopt};
+    store::Store::Landmarks landmarks{*decision.baseline_trial_id, 2, std::nullopt};
     store.set_landmarks(1, landmarks);
   }
   ReportOptions options;

@@ -28,25 +28,35 @@ constexpr Limits kRealLink{1e6, 1e14};
 constexpr Limits kRealMemoryRate{1e7, 1e15};
 constexpr Limits kRealFlops{1e7, 1e17};
 constexpr Limits kRealLatency{100, 2e6};  // links within a building
+// A link in a node takes some 10 us, where the host's memory lies between some 100. The emulated
+// one of a small model's miniature comes to 670.
+constexpr Limits kRealLatencyInNode{100, 8e5};
 constexpr Limits kRealHostTime{100, 1e6};
 constexpr Limits kRealSlowness{0.1, 10};
 constexpr Limits kRealPower{1, 1e5};
 
-std::span<const Field<LinkSpec>> link_fields() {
-  static constexpr Field<LinkSpec> kRows[] = {
-      field<&LinkSpec::latency_ns>({.key = "latency_ns",
-                                    .quantity = Quantity::nanoseconds,
-                                    .limits = {0, kMaxNs},
-                                    .help = "What each message costs beside its bytes.",
-                                    .presence = Presence::required,
-                                    .plausible = kRealLatency}),
-      field<&LinkSpec::bytes_per_s>({.key = "bytes_per_s",
-                                     .quantity = Quantity::bytes_per_s,
-                                     .limits = {1, kMaxRate},
-                                     .help = "Bandwidth of one device in one direction.",
-                                     .presence = Presence::required,
-                                     .plausible = kRealLink}),
-  };
+constexpr std::array<Field<LinkSpec>, 2> link_fields(Limits real_latency) {
+  return {{field<&LinkSpec::latency_ns>({.key = "latency_ns",
+                                         .quantity = Quantity::nanoseconds,
+                                         .limits = {0, kMaxNs},
+                                         .help = "What each message costs beside its bytes.",
+                                         .presence = Presence::required,
+                                         .plausible = real_latency}),
+           field<&LinkSpec::bytes_per_s>({.key = "bytes_per_s",
+                                          .quantity = Quantity::bytes_per_s,
+                                          .limits = {1, kMaxRate},
+                                          .help = "Bandwidth of one device in one direction.",
+                                          .presence = Presence::required,
+                                          .plausible = kRealLink})}};
+}
+
+std::span<const Field<LinkSpec>> intra_node_fields() {
+  static constexpr auto kRows = link_fields(kRealLatencyInNode);
+  return kRows;
+}
+
+std::span<const Field<LinkSpec>> inter_node_fields() {
+  static constexpr auto kRows = link_fields(kRealLatency);
   return kRows;
 }
 
@@ -147,9 +157,9 @@ std::span<const Field<HardwareSpec>> hardware_fields() {
           link_info("half_rows",
                     "Rows for each matrix at which products reach half of that share; 0: a row "
                     "costs the same in every product.")),
-      object_field<&HardwareSpec::intra_node, &link_fields>(link_info(
+      object_field<&HardwareSpec::intra_node, &intra_node_fields>(link_info(
           "intra_node", "Link between devices of a node; required where a node has several.")),
-      object_field<&HardwareSpec::inter_node, &link_fields>(link_info(
+      object_field<&HardwareSpec::inter_node, &inter_node_fields>(link_info(
           "inter_node", "Link of a device to other nodes; required where there are several.")),
       field<&HardwareSpec::host_link_bytes_per_s>(
           {.key = "host_link_bytes_per_s",
@@ -271,6 +281,23 @@ void check_ratios(const HardwareSpec& hardware, const Source& source, Problems& 
   }
 }
 
+/// A device takes from a link what its memory can hold: a link that is faster is another prefix's.
+void check_link_between_nodes(const HardwareSpec& hardware, const Source& source,
+                              Problems& problems) {
+  const double memory = hardware.memory_bytes_per_s;
+  const double link = hardware.inter_node.bytes_per_s;
+  if (memory <= 0 || link <= memory) return;
+  double meant = link;
+  while (meant > memory) meant /= 1e3;
+  constexpr const char* kKey = "inter_node.bytes_per_s";
+  problems.add(fmt::format(
+      "{}key '{}' is {} and key 'memory_bytes_per_s' is {}: no link between nodes is faster than a "
+      "device's memory; did you mean \"{}\" for '{}'?",
+      source.prefix(kKey), kKey, quantity_text(Quantity::bytes_per_s, link),
+      quantity_text(Quantity::bytes_per_s, memory), quantity_text(Quantity::bytes_per_s, meant),
+      kKey));
+}
+
 }  // namespace
 
 HardwareSpec hardware_from_json(const json& document, const Source& source) {
@@ -332,6 +359,8 @@ void check_plausible(const HardwareSpec& hardware, const Source& source) {
   check_plausible(source, hardware_pages(), to_json(hardware), problems);
   // Ratios of a figure that is wrong by itself say the same again.
   if (problems.empty()) check_ratios(hardware, source, problems);
+  // That of a memory that was found wrong, too.
+  if (problems.empty()) check_link_between_nodes(hardware, source, problems);
   problems.throw_if_any();
 }
 

@@ -120,6 +120,22 @@ std::string hint_of_unit(const std::string& key, const json& value,
   return {};
 }
 
+/// What a number that a field cannot have most likely means, as it would be written; empty when
+/// nothing is likely.
+std::string meant_by_number(const FieldInfo& field, double value) {
+  const Limits& limits = field.limits;
+  // What is above 0 and at most 1 is a share, too.
+  const bool is_share = field.quantity == Quantity::ratio || (limits.min > 0 && limits.max == 1);
+  constexpr double kPercent = 100;
+  if (is_share && value > 1 && value / kPercent >= limits.min && value / kPercent <= limits.max) {
+    return fmt::format("{:g}", value / kPercent);
+  }
+  const Limits& plausible = field.plausible;
+  if (plausible.max <= plausible.min) return {};
+  const std::string meant = likely_meaning(field.quantity, value, plausible.min, plausible.max);
+  return meant.empty() ? meant : fmt::format("\"{}\"", meant);
+}
+
 }  // namespace
 
 std::string nearest_name(std::string_view name, std::span<const std::string> candidates) {
@@ -192,11 +208,15 @@ void JsonReader::refuse(std::string_view key, const std::string& message) const 
   throw UsageError(fmt::format("{}': {}", place(key), message));
 }
 
-void JsonReader::fail_quantity(const FieldInfo& field, const std::string& expectation) const {
+void JsonReader::fail_quantity(const FieldInfo& field, std::string expectation) const {
   const std::string_view example = unit_example(field.quantity);
-  fail(field.key, example.empty() ? expectation
-                                  : fmt::format("{}, or a text with a unit such as \"{}\"",
-                                                expectation, example));
+  if (!example.empty())
+    expectation += fmt::format(", or a text with a unit such as \"{}\"", example);
+  const auto it = object_->find(field.key);
+  const std::string meant =
+      it != object_->end() && it->is_number() ? meant_by_number(field, it->get<double>()) : "";
+  if (!meant.empty()) expectation += fmt::format("; did you mean {}?", meant);
+  fail(field.key, expectation);
 }
 
 const json& JsonReader::value(std::string_view key) {

@@ -124,7 +124,7 @@ class JsonReader {
   const nlohmann::json* find(std::string_view key);
   /// Of a number that may have a unit; none when it is neither.
   std::optional<double> quantity(const FieldInfo& field);
-  [[noreturn]] void fail_quantity(const FieldInfo& field, const std::string& expectation) const;
+  [[noreturn]] void fail_quantity(const FieldInfo& field, std::string expectation) const;
   /// "FILE: line 3: key 'a.b'".
   [[nodiscard]] std::string place(std::string_view key) const;
 

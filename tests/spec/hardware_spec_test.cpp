@@ -175,6 +175,13 @@ BOOST_AUTO_TEST_CASE(figures_of_no_machine_are_refused_with_what_was_meant) {
   BOOST_TEST(contains(refusal("/memory_bytes", "80TB"), "did you mean \"80GB\"?"));
   BOOST_TEST(contains(refusal("/peak_flops_per_s", "989PF"), "did you mean \"989TF\"?"));
   BOOST_TEST(refusal("/memory_bytes", "1TB") == "");
+  // Links between nodes may take longer than those in a node.
+  BOOST_TEST(refusal("/intra_node/latency_ns", "1ms") ==
+             "h.json: key 'intra_node.latency_ns' is 1000000, 1ms in ns: no machine has that; did "
+             "you mean \"1us\"?");
+  BOOST_TEST(contains(refusal("/intra_node/latency_ns", "900us"), "did you mean \"900ns\"?"));
+  BOOST_TEST(refusal("/intra_node/latency_ns", "700us") == "");
+  BOOST_TEST(refusal("/inter_node/latency_ns", "1ms") == "");
   check_plausible(hardware(), "h.json");
 }
 
@@ -201,6 +208,11 @@ const Pair kPairs[] = {
      "machine has 7444 bytes of memory for one of the link, expected at most 2000; did you "
      "mean \"450GB/s\" for 'intra_node.bytes_per_s'?"},
     {"/peak_flops_per_s", "98.9PF", "did you mean \"98.9TF\" for 'peak_flops_per_s'?"},
+    {"/inter_node/bytes_per_s", "4TB/s",
+     "h.json: key 'inter_node.bytes_per_s' is 4TB/s and key 'memory_bytes_per_s' is 3.35TB/s: no "
+     "link between nodes is faster than a device's memory; did you mean \"4GB/s\" for "
+     "'inter_node.bytes_per_s'?"},
+    {"/inter_node/bytes_per_s", "900GB/s", ""},
     // Devices that PCIe 3.0 joins are slow, not mistaken: 3.35e12 / 8e9 = 419.
     {"/intra_node/bytes_per_s", "8GB/s", ""},
     {"/memory_bytes_per_s", 0, ""},
@@ -219,6 +231,19 @@ BOOST_DATA_TEST_CASE(figures_that_no_machine_has_together_are_refused,
   const std::string message = usage_error([&] { check_plausible(h, "h.json"); });
   BOOST_TEST(message.empty() == (std::string_view(sample.message).empty()));
   BOOST_TEST(contains(message, sample.message), message);
+}
+
+BOOST_AUTO_TEST_CASE(figures_out_of_range_are_refused_with_what_was_meant) {
+  BOOST_TEST(error_with("/efficiency/product", 45) ==
+             "h.json: key 'efficiency.product' is 45, expected a number from 1e-06 to 1; did you "
+             "mean 0.45?");
+  BOOST_TEST(contains(error_with("/comm_sm_ratio", 15), "to 0.5; did you mean 0.15?"));
+  BOOST_TEST(!contains(error_with("/comm_sm_ratio", 60), "did you mean"));
+  BOOST_TEST(!contains(error_with("/efficiency/product", -45), "did you mean"));
+  const std::string seconds = error_with("/intra_node/latency_ns", 0.0000035);
+  BOOST_TEST(contains(seconds, "such as \"25us\"; did you mean \"3.5us\"?"), seconds);
+  BOOST_TEST(contains(error_with("/launch_ns", 2.5), "did you mean \"2.5us\"?"));
+  BOOST_TEST(!contains(error_with("/launch_ns", -4), "did you mean"));
 }
 
 BOOST_AUTO_TEST_CASE(a_link_inside_a_node_of_one_device_is_not_judged) {

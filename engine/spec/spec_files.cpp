@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -92,6 +93,24 @@ void read_file_parts(JsonReader& reader, const std::string& folder, TrialSpec& s
       [&] { spec.knobs = knobs_from_json(reader.value("knobs"), reader.source_of("knobs")); });
 }
 
+void check_learning_rates(JsonReader& reader, const TrainingSpec& training, Problems& problems) {
+  constexpr double kMostRate = 1;
+  struct Rate {
+    const char* key;
+    double value;
+  };
+  for (const Rate& rate : {Rate{"lr", training.lr}, Rate{"min_lr", training.min_lr}}) {
+    if (rate.value <= kMostRate) continue;
+    // Usual rates are some 1e-4: what is missing is the exponent.
+    const double digits = rate.value / std::pow(10.0, std::floor(std::log10(rate.value)));
+    problems.attempt([&] {
+      reader.object("training")
+          .fail(rate.key, fmt::format("a learning rate of at most {:g}; did you mean {:g}e-4?",
+                                      kMostRate, digits));
+    });
+  }
+}
+
 std::string data_path_of(const std::string& text, const std::string& folder) {
   std::string path = resolved(text, folder);
   std::error_code error;
@@ -106,6 +125,7 @@ TrialSpec trial_from_json(const json& document, const Source& source, const std:
   Problems problems;
   read_file_parts(reader, folder, spec, problems);
   read_trial_run(reader, spec, problems);
+  check_learning_rates(reader, spec.training, problems);
   read_trial_of_sweep(reader, spec, problems);
   problems.attempt([&] { reader.refuse_unknown_keys(); });
   problems.throw_if_any();

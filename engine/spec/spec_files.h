@@ -25,6 +25,10 @@ HardwareSpec read_hardware(JsonReader& reader, const std::string& folder);
 void read_file_parts(JsonReader& reader, const std::string& folder, TrialSpec& spec,
                      Problems& problems);
 
+/// Adds learning rates that no training has, with what was likely meant: AdamW moves each parameter
+/// by about the rate a step. `training` is what was read of the key of that name.
+void check_learning_rates(JsonReader& reader, const TrainingSpec& training, Problems& problems);
+
 /// A file or folder of text, as a path from `folder` or by name; what is neither is told when it is
 /// read.
 std::string data_path_of(const std::string& text, const std::string& folder);

@@ -217,6 +217,7 @@ SweepSpec sweep_from_json(const json& document, const Source& source, const std:
   read_fields(reader, sweep_fields(), sweep, problems);
   read_file_parts(reader, folder, base, problems);
   read_trial_run(reader, base, problems);
+  check_learning_rates(reader, base.training, problems);
   if (!base.data_path.empty()) base.data_path = data_path_of(base.data_path, folder);
   reader.ignore("space");
   if (reader.has("space")) {

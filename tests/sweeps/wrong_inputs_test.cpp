@@ -220,6 +220,11 @@ const Changed kTrials[] = {
     {"/knobs/cp_comm_type", "ring", "all_gather | p2p"},
     {"/knobs/data_parallel_size", 3, "data_parallel_size 2 would be right"},
     {"/training/lr", "1e-3", "key 'training.lr' is \"1e-3\", expected a number from 0"},
+    {"/training/lr", 4,
+     "key 'training.lr' is 4, expected a learning rate of at most 1; did you mean 4e-4?"},
+    {"/training/lr", 150, "did you mean 1.5e-4?"},
+    {"/training/lr", 1e7, "expected a number from 0 to 1e+06"},
+    {"/training/min_lr", 5, "'training.min_lr' is 5, expected a learning rate of at most 1"},
     {"/training/seq_len", 128, "did you mean 'seq_length'?"},
     {"/training/global_batch_size", 0, "from 1 to"},
     {"/dtype", "bf16", "one of \"f32\", \"f64\""},
@@ -309,6 +314,7 @@ const Changed kSweeps[] = {
     {"/data_path", "quikstart", "did you mean 'quickstart'?"},
     {"/hardware", 5, "an object"},
     {"/validate_steps", 0, "from 1 to"},
+    {"/training/lr", 400, "did you mean 4e-4?"},
     {"/min_gain_ratio", 5, "from 0 to 1"},
 };
 

@@ -28,6 +28,7 @@
 #include "sweeps/processes/poll.h"
 #include "sweeps/processes/process_group.h"
 #include "sweeps/processes/trial_commands.h"
+#include "tuner/divergence.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -89,6 +90,22 @@ void check_complete(const spec::TrialSpec& spec, const store::ShardContents& sha
   result.status = spec::name_of(TrialStatus::failed);
   result.reason = fmt::format("the ranks ended without an error after {} of {} steps", num_steps,
                               spec::total_steps(spec));
+}
+
+/// Losses that explode are wrong also where there are no others to compare them with. Those of a
+/// rank that is alone are made up.
+void check_divergence(const spec::TrialSpec& spec, const store::ShardContents& shard,
+                  store::TrialResult& result) {
+  if (result.status != spec::name_of(TrialStatus::ok) || !spec.reference_loss.empty() ||
+      spec::ranks_of(spec) == spec::RanksAre::alone) {
+    return;
+  }
+  std::vector<double> losses;
+  for (const store::ShardStep& step : shard.steps) losses.push_back(step.loss);
+  const std::optional<tuner::Divergence> divergence = tuner::find_divergence(losses);
+  if (!divergence) return;
+  result.status = spec::name_of(TrialStatus::wrong);
+  result.reason = "the run " + tuner::divergence_text(*divergence, losses, spec.training.lr);
 }
 
 }  // namespace
@@ -377,6 +394,7 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
   try {
     result.shards.push_back(read_shards(spec, folder, num_processes, is_ok));
     if (is_ok) check_complete(spec, run.shard(), result);
+    if (options.judges_divergence) check_divergence(spec, run.shard(), result);
     analyse_shard(spec, run.shard(), options.usual_probe_ns, result);
   } catch (const base::Error& error) {
     // Of a trial that had ended badly anyway, the first reason is the better one.

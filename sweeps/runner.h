@@ -33,6 +33,9 @@ struct RunnerOptions {
   /// The folder that holds the machine's /proc and /sys; empty: the machine itself.
   std::string host_root{};
   std::string saved_run{};  ///< folder for the state of an unfinished run; empty: it is not kept
+  /// Whether a trial without a reference is wrong where its losses diverge (tuner/divergence.h). A
+  /// sweep's strategy asks that of its reference itself.
+  bool judges_divergence = false;
 };
 
 /// A trial that has ended. Removes the trial's folder when it is destroyed.

@@ -1,6 +1,8 @@
 // Losses that are no numbers fail every comparison, so each is written to be false for them.
 #include "tuner/divergence.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -21,6 +23,13 @@ std::optional<Divergence> find_divergence(std::span<const double> losses) {
     if (!(std::abs(losses[step]) <= spec::kMostReferenceLoss)) return at(step);
   }
   return std::nullopt;
+}
+
+std::string divergence_text(const Divergence& divergence, std::span<const double> losses,
+                            double rate) {
+  return fmt::format(
+      "diverged at step {} (loss {:.4g}, at step 0 {:.4g}): lower training.lr, which is {:g}",
+      divergence.step, divergence.loss, losses.front(), rate);
 }
 
 }  // namespace moetune::tuner

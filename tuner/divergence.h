@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace moetune::tuner {
 
@@ -28,5 +29,10 @@ struct Divergence {
 /// from which on all losses are beyond the bound, where these are kDivergedSteps at least (or all
 /// but the first); or the first whose loss is not finite or above spec::kMostReferenceLoss.
 std::optional<Divergence> find_divergence(std::span<const double> losses);
+
+/// The rest of a sentence whose subject is the run: where it diverged, and what to do. `losses` as
+/// above, not empty; `rate`: training.lr.
+std::string divergence_text(const Divergence& divergence, std::span<const double> losses,
+                            double rate);
 
 }  // namespace moetune::tuner

@@ -131,6 +131,7 @@ int run_trial_command(const CommandOptions& options) {
   loop_options.runner.rank_program = find_rank_program();
   loop_options.runner.launcher = launcher;
   loop_options.runner.folder = running_folder(database);
+  loop_options.runner.judges_divergence = true;
   loop_options.runner.step_limit = std::chrono::seconds(options.seconds("step-limit", 1, 60));
   Session session = open_session(database, single_trials_row(request.spec));
   const TextSnapshot snapshot(database, loaded.text);

@@ -336,6 +336,21 @@ BOOST_AUTO_TEST_CASE(exit_codes_say_how_the_trial_ended) {
   }
 }
 
+// As a sweep says of its reference run.
+BOOST_AUTO_TEST_CASE(a_trial_whose_losses_explode_is_wrong) {
+  write_spec([](json& document) { document["training"]["lr"] = 0.5; });
+  const tests::ScopedEnvironment diverges("FAKE_RANK_DIVERGES", "yes");
+  const Answer answer = run({"trial", spec, "--quiet", "--format", "json"});
+  BOOST_TEST(answer.code == 11);
+  const json trial = json::parse(answer.out);
+  BOOST_TEST(trial.at("status") == "wrong");
+  BOOST_TEST(trial.at("reason") ==
+             "the run diverged at step 1 (loss 200, at step 0 5): lower training.lr, which is 0.5");
+  // What has a reference is judged by that.
+  write_spec([](json& document) { document["reference_loss"] = {5.0, 200.0}; });
+  BOOST_TEST(run({"trial", spec, "--quiet"}).code == 0);
+}
+
 BOOST_AUTO_TEST_CASE(a_locked_or_damaged_database_or_full_output_ends_with_code_12) {
   BOOST_REQUIRE(run({"trial", spec, "--db", db}).code == 0);
   {

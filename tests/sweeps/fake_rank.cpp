@@ -214,6 +214,7 @@ void run(const spec::TrialSpec& trial, const std::string& folder) {
   }
   if (environment("FAKE_RANK_STOPS_EARLY") == "yes") return;
   const std::string pause = environment("FAKE_RANK_STEP_MS");
+  const bool is_diverging = environment("FAKE_RANK_DIVERGES") == "yes";
   const int64_t step_ns = 1'000'000 + 500'000 / trial.knobs.ep_chunks_forward;
   for (int64_t step = 0; step < spec::total_steps(trial); ++step) {
     rest(pause.empty() ? 0 : std::stoi(pause));
@@ -225,6 +226,7 @@ void run(const spec::TrialSpec& trial, const std::string& folder) {
     row.is_traced = step >= trial.num_warmup_steps + trial.num_steps;
     row.step_ns = row.is_traced ? step_ns * 11 / 10 : step_ns;
     row.loss = 5.0 / static_cast<double>(step + 1);
+    if (is_diverging && step > 0) row.loss = 200.0 * static_cast<double>(step);
     shard.add_step(row);
     if (row.is_traced) {
       for (const int rank : own_ranks(trial)) {

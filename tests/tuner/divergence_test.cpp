@@ -69,6 +69,12 @@ BOOST_AUTO_TEST_CASE(the_step_is_told_from_which_on_losses_are_out_of_bounds) {
   BOOST_TEST(find_divergence(std::vector{kNan})->step == 0);
 }
 
+BOOST_AUTO_TEST_CASE(the_sentence_names_step_losses_and_rate) {
+  const std::vector<double> losses = {5.53, 167, 1102, 962};
+  BOOST_TEST(divergence_text({1, 167}, losses, 40) ==
+             "diverged at step 1 (loss 167, at step 0 5.53): lower training.lr, which is 40");
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -174,12 +174,10 @@ bool ThreeWalls::has_diverged(const Trial& trial, std::string_view what) {
   const std::vector<double>& losses = trial.outcome.losses;
   const std::optional<Divergence> divergence = find_divergence(losses);
   if (!divergence) return false;
-  Decision& end = decide(
-      phase_, DecisionKind::note,
-      fmt::format("The {} diverged at step {} (loss {:.4g}, at step 0 {:.4g}): lower training.lr, "
-                  "which is {:g}.",
-                  what, divergence->step, divergence->loss, losses.front(),
-                  sweep_.base.training.lr));
+  Decision& end =
+      decide(phase_, DecisionKind::note,
+             fmt::format("The {} {}.", what,
+                         divergence_text(*divergence, losses, sweep_.base.training.lr)));
   end.trial_hash = trial.request.hash;
   end.evidence["losses"] = losses;
   return true;

@@ -30,10 +30,13 @@ const Family& family_of(JsonReader& reader) {
                   "(o_groups), hashed routing (num_hash_layers) and hyper-connections (hc_mult) "
                   "are not modelled");
   }
-  std::vector<std::string_view> supported;
-  for (const Family& each : kFamilies) supported.push_back(each.name);
-  reader.refuse("model_type", fmt::format("model family '{}' is not supported yet (supported: {})",
-                                          name.substr(0, 60), fmt::join(supported, ", ")));
+  std::vector<std::string_view> run;
+  std::vector<std::string_view> planned;
+  for (const Family& each : kFamilies) (each.runs_in_engine ? run : planned).push_back(each.name);
+  reader.refuse("model_type",
+                fmt::format("model family '{}' is not supported yet (supported: {}; only in plans: "
+                            "{})",
+                            name.substr(0, 60), fmt::join(run, ", "), fmt::join(planned, ", ")));
 }
 
 const FieldInfo& activation_key(const JsonReader& reader, const Family& family) {

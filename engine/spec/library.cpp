@@ -116,6 +116,13 @@ std::string find_file(Shelf shelf, const std::string& path_or_name, const std::s
 std::string library_hint(Shelf shelf, std::string_view name) {
   const ShelfRow& row = row_of(shelf);
   const std::vector<std::string> names = library_names(shelf);
+  std::error_code error;
+  if (!fs::exists(share_folder(), error)) {
+    return fmt::format(
+        "there are no names: the share folder {} is missing, which comes with moetune; the "
+        "environment variable MOETUNE_SHARE can name another",
+        share_folder().native());
+  }
   if (names.empty()) {
     return fmt::format("there are no names: nothing is in {}",
                        (share_folder() / row.folder).native());

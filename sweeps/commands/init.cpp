@@ -1,6 +1,7 @@
 // moetune init: a sweep file to start from.
 #include <fmt/format.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -20,8 +21,11 @@ namespace {
 constexpr const char* kCpu = "emulated-2x4";
 constexpr const char* kLargeCluster = "h100-8x8";
 
+enum class NamedBy : uint8_t { user, init };
+
 /// The file that a path or a name of a shelf stands for, read.
-spec::Document document_of(spec::Shelf shelf, const std::string& path_or_name, const char* option) {
+spec::Document document_of(spec::Shelf shelf, const std::string& path_or_name, const char* option,
+                           NamedBy named_by) {
   const auto checked = [&](spec::Document document) {
     refuse_other_kind_of_file(document, option);
     return document;
@@ -30,6 +34,10 @@ spec::Document document_of(spec::Shelf shelf, const std::string& path_or_name, c
     return checked(spec::read_document(read_standard_input(), kStandardInput));
   }
   const std::string path = spec::find_file(shelf, path_or_name, ".");
+  if (path.empty() && named_by == NamedBy::init) {
+    throw base::UsageError(fmt::format("init needs the shipped {} '{}'; {}", option, path_or_name,
+                                       spec::library_hint(shelf, path_or_name)));
+  }
   if (path.empty()) {
     throw base::UsageError(fmt::format("--{} is '{}', expected a file or a name; {}", option,
                                        path_or_name.substr(0, 200),
@@ -92,16 +100,20 @@ int run_init_command(const CommandOptions& options) {
   if (start.model_text == "-" && options.text("hardware") == "-") {
     throw base::UsageError("--model and --hardware are both -, expected a file or a name for one");
   }
-  const spec::Document model = document_of(spec::Shelf::model, start.model_text, "model");
+  const auto named_by = [&](const char* option) {
+    return options.has(option) ? NamedBy::user : NamedBy::init;
+  };
+  const spec::Document model =
+      document_of(spec::Shelf::model, start.model_text, "model", named_by("model"));
   start.model = spec::model_from_json(model.json, model.source);
   spec::refuse_engine_gap(start.model, model.source);
-  start.cpu = hardware_of(document_of(spec::Shelf::hardware, kCpu, "hardware"));
+  start.cpu = hardware_of(document_of(spec::Shelf::hardware, kCpu, "hardware", NamedBy::init));
   // Devices whose memory cannot hold the model leave its miniature's none.
   start.is_default_hardware = !options.has("hardware");
   start.hardware_text =
       option_or("hardware", needs_miniature(start.model, start.cpu) ? kLargeCluster : kCpu);
   const spec::Document hardware =
-      document_of(spec::Shelf::hardware, start.hardware_text, "hardware");
+      document_of(spec::Shelf::hardware, start.hardware_text, "hardware", named_by("hardware"));
   start.hardware = hardware_of(hardware);
   start.hardware_source = start.hardware_text == "-" ? kStandardInput : start.hardware_text;
   start.data_path = option_or("data", "quickstart");

@@ -123,6 +123,11 @@ BOOST_AUTO_TEST_CASE(near_names_are_told) {
 BOOST_FIXTURE_TEST_CASE(an_empty_share_folder_says_where_it_looked, Share) {
   BOOST_TEST(library_hint(Shelf::model, "x") ==
              "there are no names: nothing is in " + folder.file("share/models"));
+  setenv("MOETUNE_SHARE", folder.file("none").c_str(), 1);
+  BOOST_TEST(library_hint(Shelf::model, "x") ==
+             "there are no names: the share folder " + folder.file("none") +
+                 " is missing, which comes with moetune; the environment variable MOETUNE_SHARE "
+                 "can name another");
 }
 
 BOOST_FIXTURE_TEST_CASE(a_sweep_and_a_trial_name_model_hardware_and_text, Share) {

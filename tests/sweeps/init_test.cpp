@@ -140,6 +140,32 @@ BOOST_AUTO_TEST_CASE(a_model_that_the_engine_does_not_run_is_refused) {
   BOOST_TEST(run({"trial", gap}).code == 2);
 }
 
+BOOST_AUTO_TEST_CASE(a_family_that_nobody_knows_is_refused_with_those_that_it_runs) {
+  write_text(folder.file("config.json"), R"({"model_type": "gemma9"})");
+  check_refused({"init", "--model", folder.file("config.json")}, 2,
+                {"config.json", "'gemma9' is not supported yet",
+                 "(supported: llama, mixtral, qwen3_moe; only in plans: "});
+}
+
+// Of a program that was copied without it.
+BOOST_AUTO_TEST_CASE(a_share_folder_that_is_missing_is_told) {
+  const tests::ScopedEnvironment share("MOETUNE_SHARE", folder.file("none"));
+  const std::vector<std::vector<std::string>> rows = {
+      {"init", "--model", model_file("qwen3_30b_a3b"), "--hardware", folder.file("cluster.json")},
+      {"init"}};
+  for (const std::vector<std::string>& words : rows) {
+    const Answer answer = run(words);
+    BOOST_TEST_CONTEXT(answer.err) {
+      BOOST_TEST(answer.code == 2);
+      BOOST_TEST(contains(answer.err, "the share folder " + folder.file("none") + " is missing"));
+      BOOST_TEST(contains(answer.err, "MOETUNE_SHARE"));
+      // Nobody gave such an option.
+      BOOST_TEST(!contains(answer.err, " is 'emulated-2x4'"));
+      BOOST_TEST(!contains(answer.err, "--model is"));
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_config_of_ones_own_alone_is_named_after_its_folder) {
   std::filesystem::create_directory(folder.file("My-Model"));
   write_text(folder.file("My-Model/config.json"), read_text(model_file("llama3_8b")));

@@ -199,9 +199,10 @@ std::vector<WayOut> ways_out_of(const PlanQuestion& question, const planner::Pla
       if (!is_sayable) continue;
       least = std::min(least, missing_bytes(question, planner::predict_memory(run).peak_bytes()));
     }
-    // A change that frees nothing is no way out.
+    // A change that frees next to nothing of what is missing is no way out.
+    constexpr double kLeastShare = 0.01;
     const double before = missing_bytes(question, answer.nearest.front().peak_bytes);
-    if (least < before) ways.push_back({std::move(what), least});
+    if (least <= (1 - kLeastShare) * before) ways.push_back({std::move(what), least});
   };
   const auto narrow_moments = [](PlanRun& run) {
     run.knobs.exp_avg = run.knobs.exp_avg_sq = spec::StateType::bf16;

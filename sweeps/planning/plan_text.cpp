@@ -106,11 +106,14 @@ void add_nothing_fits(const PlanResult& result, std::string& text) {
                         missing_bytes(result.question, config.peak_bytes) / kGiB);
   }
   if (!result.ways_out.empty()) text += "ways out, each alone:\n";
+  const double before = missing_bytes(result.question, least.peak_bytes);
+  const auto bytes = [](double count) { return base::format_bytes(std::llround(count)); };
   for (const WayOut& way : result.ways_out) {
     text += fmt::format("  {}: {}\n", way.what,
                         way.missing_bytes <= 0
                             ? std::string("fits")
-                            : fmt::format("{:.1f} GiB missing", way.missing_bytes / kGiB));
+                            : fmt::format("{} missing, {} less", bytes(way.missing_bytes),
+                                          bytes(before - way.missing_bytes)));
   }
 }
 

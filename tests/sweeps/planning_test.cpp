@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <regex>
 #include <set>
 
 #include "engine/spec/pipeline_layout.h"
@@ -268,6 +269,27 @@ BOOST_FIXTURE_TEST_CASE(a_report_where_nothing_fits_names_ways_out, Cli) {
     const auto what = way["what"].get<std::string>();
     BOOST_TEST(page.find(what.substr(0, what.find('\''))) != std::string::npos, what);
   }
+}
+
+BOOST_FIXTURE_TEST_CASE(ways_out_say_how_much_less_is_missing, Cli) {
+  const std::vector<std::string> words = {"plan",     "--model", "llama3-70b", "--hardware",
+                                          "h100-80g", "--gpus",  "8"};
+  std::vector<std::string> with_json = words;
+  with_json.insert(with_json.end(), {"--format", "json"});
+  const json document = json::parse(run(with_json).out);
+  const auto before = document["nearest_misses"][0]["missing_bytes"].get<double>();
+  BOOST_TEST_REQUIRE(!document["ways_out"].empty());
+  // Half the sequence would free a hundredth of what is missing, which helps nobody.
+  for (const json& way : document["ways_out"]) {
+    BOOST_TEST(way["missing_bytes"].get<double>() <= 0.99 * before, way.dump());
+  }
+  const Answer answer = run(words);
+  BOOST_TEST(answer.code == 1);
+  BOOST_TEST(
+      std::regex_search(answer.out,
+                        std::regex(R"(16 bits \(--fix main_grads=bf16\): [0-9.]+ GiB missing, )"
+                                   R"([0-9.]+ GiB less\n)")),
+      answer.out);
 }
 
 // 61 layers and one of multi-token prediction divide into nothing.

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <vector>
 
 #include "engine/spec/sweep_spec.h"
@@ -107,6 +108,26 @@ std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+/// A time of the host that hardware files may leave out.
+struct HostTime {
+  std::string_view key;
+  int64_t spec::HardwareSpec::*ns;
+};
+constexpr HostTime kHostTimes[] = {{"launch_ns", &spec::HardwareSpec::launch_ns},
+                                   {"graph_launch_ns", &spec::HardwareSpec::graph_launch_ns},
+                                   {"sync_ns", &spec::HardwareSpec::sync_ns},
+                                   {"kernel_floor_ns", &spec::HardwareSpec::kernel_floor_ns}};
+
+/// The cluster with typical times where its file has none.
+spec::HardwareSpec with_host_times(const StartingPoint& start) {
+  spec::HardwareSpec hardware = start.hardware;
+  for (const HostTime& time : kHostTimes) {
+    if (std::ranges::find(start.missing_times, time.key) == start.missing_times.end()) continue;
+    hardware.*time.ns = start.typical.*time.ns;
+  }
+  return hardware;
+}
+
 /// What the miniature's own list leaves out.
 std::vector<std::string> width_changes(const spec::ModelSpec& there, const spec::ModelSpec& here) {
   std::vector<std::string> changes;
@@ -147,6 +168,20 @@ void check_miniature(const StartingPoint& start, const tuner::Miniature& mini) {
 
 }  // namespace
 
+std::vector<std::string> missing_host_times(const nlohmann::json& hardware) {
+  std::vector<std::string> missing;
+  for (const HostTime& time : kHostTimes) {
+    if (!hardware.contains(time.key)) missing.emplace_back(time.key);
+  }
+  return missing;
+}
+
+std::string missing_times_text(const StartingPoint& start) {
+  if (start.missing_times.empty()) return {};
+  return fmt::format("{}: not in the cluster's file; typical ones were taken (those of {})",
+                     fmt::join(start.missing_times, ", "), start.typical.name);
+}
+
 bool needs_miniature(const spec::ModelSpec& model, const spec::HardwareSpec& hardware) {
   return !tuner::is_trainable_on_cpu(model, batch_of(hardware.num_devices()) * kSeqLength);
 }
@@ -173,8 +208,10 @@ std::string starting_sweep(const StartingPoint& start) {
   } else {
     const tuner::SequenceLengths lengths{
         std::min<int64_t>(4096, start.model.max_position_embeddings), kSeqLength};
-    const tuner::Miniature mini = tuner::miniature_of(model, hardware, lengths, start.cpu);
+    tuner::Miniature mini = tuner::miniature_of(model, with_host_times(start), lengths, start.cpu);
     check_miniature(start, mini);
+    const std::string missing = missing_times_text(start);
+    if (!missing.empty()) mini.hardware_changes.push_back(missing);
     model = mini.model;
     hardware = mini.hardware;
     intro += fmt::format(

@@ -2,7 +2,9 @@
 // change.
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "engine/spec/hardware_spec.h"
 #include "engine/spec/model_spec.h"
@@ -22,7 +24,17 @@ struct StartingPoint {
   std::string data_path;
   /// Whose devices are cores of a CPU: emulated-2x4.
   spec::HardwareSpec cpu;
+  /// missing_host_times() of the hardware's file, and the cluster whose times a miniature has
+  /// instead: without any, a host that is too slow could never be found.
+  std::vector<std::string> missing_times;
+  spec::HardwareSpec typical;
 };
+
+/// launch_ns and what follows it, as far as a hardware file leaves them out. Data sheets do.
+std::vector<std::string> missing_host_times(const nlohmann::json& hardware);
+
+/// What a miniature takes from `typical`, for people; empty where nothing is missing.
+std::string missing_times_text(const StartingPoint& start);
 
 /// Whether a CPU needs a miniature of this model, where it plays all devices of this hardware.
 bool needs_miniature(const spec::ModelSpec& model, const spec::HardwareSpec& hardware);

@@ -116,6 +116,13 @@ int run_init_command(const CommandOptions& options) {
       document_of(spec::Shelf::hardware, start.hardware_text, "hardware", named_by("hardware"));
   start.hardware = hardware_of(hardware);
   start.hardware_source = start.hardware_text == "-" ? kStandardInput : start.hardware_text;
+  if (needs_miniature(start.model, start.hardware)) {
+    start.missing_times = missing_host_times(hardware.json);
+  }
+  if (!start.missing_times.empty()) {
+    start.typical =
+        hardware_of(document_of(spec::Shelf::hardware, kLargeCluster, "hardware", NamedBy::init));
+  }
   start.data_path = option_or("data", "quickstart");
   if (options.has("name") && options.text("name").empty()) {
     throw base::UsageError("--name is empty, expected what reports call the sweep");
@@ -140,14 +147,21 @@ int run_init_command(const CommandOptions& options) {
   check_sweep_text(
       text, "the sweep for " + model.source.name(),
       options.has("out") ? fs::absolute(options.text("out")).parent_path() : fs::current_path());
+  const auto note = [&] {
+    const std::string missing = missing_times_text(start);
+    if (missing.empty()) return;
+    std::cerr << "moetune: note: " << start.hardware_source << ": " << missing << "\n";
+  };
   if (!options.has("out")) {
     std::cout << text;
+    note();
     return 0;
   }
   const std::string out = options.text("out");
   std::ofstream file(out, std::ios::binary);
   file << text << std::flush;
   if (!file) throw base::Error(fmt::format("{}: cannot be written", out));
+  note();
   return 0;
 }
 

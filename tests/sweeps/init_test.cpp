@@ -89,6 +89,44 @@ BOOST_AUTO_TEST_CASE(a_large_model_gets_a_miniature_that_can_run) {
   }
 }
 
+// Without them a host that is too slow could never be found.
+BOOST_AUTO_TEST_CASE(launches_that_a_data_sheet_leaves_out_are_typical_ones) {
+  const std::string file = folder.file("cluster.json");
+  const std::vector<std::string> words = {"init", "--model", "qwen3-30b-a3b",      "--hardware",
+                                          file,   "--data",  folder.file("corpus")};
+  json cluster = json::parse(std::string(kCluster), nullptr, true, true);
+  cluster["sync_ns"] = 0;  // there is none
+  const auto made_of = [&](const json& document, const std::string& missing) {
+    write_text(file, document.dump());
+    const Answer answer = run(words);
+    BOOST_TEST_CONTEXT(answer.err) {
+      BOOST_REQUIRE(answer.code == 0);
+      const std::string text =
+          missing +
+          ": not in the cluster's file; typical ones were taken (those of 64 H100 SXM, 8 "
+          "per node)\n";
+      BOOST_TEST(contains(answer.out, "  //   " + text) == !missing.empty());
+      BOOST_TEST(answer.err == (missing.empty() ? "" : "moetune: note: " + file + ": " + text));
+    }
+    return json::parse(answer.out, nullptr, true, true).at("hardware");
+  };
+  // Of 4, 12 and 3 us, in one proportion; two digits are kept.
+  const auto check = [](const json& made) {
+    const auto launch = made.at("launch_ns").get<double>();
+    BOOST_TEST(launch > 0);
+    BOOST_TEST(made.at("graph_launch_ns").get<double>() == 3 * launch,
+               boost::test_tools::tolerance(0.1));
+    BOOST_TEST(made.at("kernel_floor_ns").get<double>() == 0.75 * launch,
+               boost::test_tools::tolerance(0.1));
+    BOOST_TEST(made.at("sync_ns") == 0);
+  };
+  check(made_of(cluster, "graph_launch_ns, kernel_floor_ns"));
+  cluster.erase("launch_ns");
+  check(made_of(cluster, "launch_ns, graph_launch_ns, kernel_floor_ns"));
+  cluster.update({{"launch_ns", 4000}, {"graph_launch_ns", 12000}, {"kernel_floor_ns", 3000}});
+  check(made_of(cluster, ""));
+}
+
 BOOST_AUTO_TEST_CASE(the_flags_of_a_miniature_are_those_of_the_model) {
   write({"--model", "qwen3-30b-a3b", "--hardware", folder.file("cluster.json")});
   BOOST_TEST(contains(read_text(out), "\"stands_for\": {\n    \"model\": \"qwen3-30b-a3b\""));

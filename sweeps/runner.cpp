@@ -95,7 +95,7 @@ void check_complete(const spec::TrialSpec& spec, const store::ShardContents& sha
 /// Losses that explode are wrong also where there are no others to compare them with. Those of a
 /// rank that is alone are made up.
 void check_divergence(const spec::TrialSpec& spec, const store::ShardContents& shard,
-                  store::TrialResult& result) {
+                      store::TrialResult& result) {
   if (result.status != spec::name_of(TrialStatus::ok) || !spec.reference_loss.empty() ||
       spec::ranks_of(spec) == spec::RanksAre::alone) {
     return;

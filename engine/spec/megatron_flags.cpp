@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/base/shell_quotes.h"
+
 namespace moetune::spec {
 namespace {
 
@@ -232,18 +234,6 @@ void write_batch(const TrainingSpec& training, DType dtype, Writing& out) {
   out.flag("--global-batch-size", training.global_batch_size);
 }
 
-std::string quoted(const std::string& word) {
-  constexpr std::string_view kPlain = "_-./:=,+@%";
-  const auto is_plain = [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           kPlain.find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
-}
-
 /// "# ..." in lines of at most kMaxCommentColumns, those behind the first a little further in.
 std::string comment_of(std::string_view note) {
   std::string text;
@@ -363,7 +353,7 @@ std::string shell_block(const MegatronFlags& flags) {
   std::string group;
   for (const MegatronFlag& flag : flags.flags) {
     std::string text = flag.name;
-    for (const std::string& value : flag.values) text += " " + quoted(value);
+    for (const std::string& value : flag.values) text += " " + base::shell_literal(value);
     const bool fits = !lines.empty() && flag.group == group &&
                       lines.back().size() + 1 + text.size() + 2 <= kMaxColumns;
     if (fits) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "kernels/base/error.h"
+#include "kernels/base/shell_quotes.h"
 #include "sweeps/adapters/left_files.h"
 
 namespace moetune::sweeps {
@@ -16,18 +17,10 @@ namespace {
 constexpr std::array<std::string_view, 6> kPlaceholders = {"flags", "all_flags", "config",
                                                            "out",   "trial",     "steps"};
 
-bool is_plain_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         std::string_view("_-./:=,+@%").find(c) != std::string_view::npos;
-}
-bool is_plain_word(std::string_view word) {
-  return !word.empty() && std::ranges::all_of(word, is_plain_char);
-}
-
 /// Plain characters and whole variables.
 bool is_plain_with_variables(std::string_view word) {
   for (size_t i = 0; i < word.size(); ++i) {
-    if (is_plain_char(word[i])) continue;
+    if (base::is_plain_in_shell(word[i])) continue;
     if (word[i] != '$') return false;
     const bool has_brace = i + 1 < word.size() && word[i + 1] == '{';
     size_t end = i + (has_brace ? 2 : 1);
@@ -108,16 +101,10 @@ void check_run_text(const spec::EngineSpec& engine) {
   }
 }
 
-std::string in_quotes(std::string_view text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 std::string word_for_shell(const std::string& word) {
-  if (is_plain_word(word)) return word;
+  if (base::is_plain_shell_word(word)) return word;
   if (is_plain_with_variables(word)) return "\"" + word + "\"";
-  return in_quotes(word);
+  return base::in_single_quotes(word);
 }
 
 std::string filled_in(std::string_view text, const Placeholders& values, std::string_view key) {
@@ -129,7 +116,7 @@ std::string filled_in(std::string_view text, const Placeholders& values, std::st
       const auto found = values.find(*name);
       std::vector<std::string> words;
       for (const std::string& word : found == values.end() ? words : found->second) {
-        const bool is_bare = quote == '\0' || is_plain_word(word);
+        const bool is_bare = quote == '\0' || base::is_plain_shell_word(word);
         if (!is_bare) {
           throw base::UsageError(
               fmt::format("key '{}': {{{}}} stands within quotes, where '{}' cannot be put: write "

@@ -25,8 +25,6 @@ std::string without_placeholders(std::string_view text);
 /// only plain words can stand: others throw base::UsageError.
 std::string filled_in(std::string_view text, const Placeholders& values,
                       std::string_view key = "engine.run");
-/// The text in single quotes, for any shell.
-std::string in_quotes(std::string_view text);
 /// A word as the shell reads it back. Only "$NAME" and "${NAME}", which a user's own command may
 /// hold, are left to the shell.
 std::string word_for_shell(const std::string& word);

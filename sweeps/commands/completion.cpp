@@ -17,7 +17,7 @@
 #include "engine/spec/plan_knobs.h"
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
-#include "sweeps/adapters/shell_text.h"
+#include "kernels/base/shell_quotes.h"
 #include "sweeps/commands/options.h"
 
 namespace moetune::sweeps {
@@ -125,7 +125,8 @@ Candidates positional_candidates(const std::vector<OptionRow>& rows) {
 std::string bash_assignments(const Candidates& found) {
   std::string text;
   if (!found.words.empty()) {
-    text += fmt::format(" words={}", in_quotes(fmt::format("{}", fmt::join(found.words, " "))));
+    text += fmt::format(" words={}",
+                        base::in_single_quotes(fmt::format("{}", fmt::join(found.words, " "))));
   }
   if (found.paths == Paths::files) text += " paths=-f";
   if (found.paths == Paths::folders) text += " paths=-d";
@@ -171,17 +172,17 @@ std::string bash_script(std::span<const CommandRow> commands) {
       options.push_back("--" + row.name);
       if (row.value.empty()) continue;
       Words& same = by_values[bash_assignments(candidates_of(row.value))];
-      same.push_back(in_quotes(fmt::format("{} --{}", command.name, row.name)));
+      same.push_back(base::in_single_quotes(fmt::format("{} --{}", command.name, row.name)));
       if (!row.letter.empty())
-        same.push_back(in_quotes(fmt::format("{} -{}", command.name, row.letter)));
+        same.push_back(base::in_single_quotes(fmt::format("{} -{}", command.name, row.letter)));
     }
     options_text += fmt::format("          {}) words={} ;;\n", command.name,
-                                in_quotes(fmt::format("{}", fmt::join(options, " "))));
+                                base::in_single_quotes(fmt::format("{}", fmt::join(options, " "))));
     positional_text += fmt::format("          {}){} ;;\n", command.name,
                                    bash_assignments(positional_candidates(rows)));
   }
   std::string script(kBashHead);
-  script += in_quotes(fmt::format("{} --help --version", fmt::join(names, " ")));
+  script += base::in_single_quotes(fmt::format("{} --help --version", fmt::join(names, " ")));
   script += "\n  else\n    case \"$command $prev\" in\n";
   for (const auto& [values, options] : by_values) {
     script += fmt::format("      {})\n       {} ;;\n", fmt::join(options, "|"), values);
@@ -240,19 +241,20 @@ std::string zsh_function(const ValueRow& row) {
 std::string zsh_argument(const OptionRow& row) {
   const std::string text = zsh_text(row.help);
   if (row.is_positional) {
-    return in_quotes(fmt::format("{}:{}:{}", row.takes_several ? "*" : "", zsh_text(row.value),
-                                 zsh_action(row.value)));
+    return base::in_single_quotes(fmt::format("{}:{}:{}", row.takes_several ? "*" : "",
+                                              zsh_text(row.value), zsh_action(row.value)));
   }
   const std::string value =
       row.value.empty() ? "" : fmt::format(":{}:{}", zsh_text(row.value), zsh_action(row.value));
   const std::string name = fmt::format("--{}{}", row.name, row.value.empty() ? "" : "=");
   if (row.letter.empty()) {
-    return in_quotes(fmt::format("{}{}[{}]{}", row.is_repeatable ? "*" : "", name, text, value));
+    return base::in_single_quotes(
+        fmt::format("{}{}[{}]{}", row.is_repeatable ? "*" : "", name, text, value));
   }
   const std::string together =
       row.is_repeatable ? "*" : fmt::format("(-{} --{})", row.letter, row.name);
-  return fmt::format("{}{{-{},{}}}{}", in_quotes(together), row.letter, name,
-                     in_quotes(fmt::format("[{}]{}", text, value)));
+  return fmt::format("{}{{-{},{}}}{}", base::in_single_quotes(together), row.letter, name,
+                     base::in_single_quotes(fmt::format("[{}]{}", text, value)));
 }
 
 std::string zsh_script(std::span<const CommandRow> commands) {
@@ -261,8 +263,8 @@ std::string zsh_script(std::span<const CommandRow> commands) {
   for (const ValueRow& row : kValues) script += zsh_function(row);
   script += "_moetune() {\n  if ((CURRENT == 2)); then\n    local -a commands=(\n";
   for (const CommandRow& row : commands) {
-    script +=
-        fmt::format("      {}\n", in_quotes(fmt::format("{}:{}", row.name, zsh_text(row.help))));
+    script += fmt::format(
+        "      {}\n", base::in_single_quotes(fmt::format("{}:{}", row.name, zsh_text(row.help))));
   }
   script +=
       "    )\n    _describe -t commands command commands\n"

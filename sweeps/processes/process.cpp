@@ -23,6 +23,7 @@
 
 #include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
+#include "kernels/base/shell_quotes.h"
 #include "sweeps/processes/interrupt.h"
 #include "sweeps/processes/poll.h"
 
@@ -216,23 +217,13 @@ class SystemProcess : public Process {
 }  // namespace
 
 std::string shell_line(const Command& command) {
-  const auto quoted = [](const std::string& word) {
-    const bool is_plain = !word.empty() && std::ranges::all_of(word, [](char c) {
-      return std::isalnum(static_cast<unsigned char>(c)) != 0 ||
-             std::string_view("_-./=:,+@%").find(c) != std::string_view::npos;
-    });
-    if (is_plain) return word;
-    std::string result = "'";
-    for (const char c : word) result += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    return result + "'";
-  };
   std::vector<std::string> words;
-  for (const std::string& word : command.environment) words.push_back(quoted(word));
-  for (const std::string& word : command.arguments) words.push_back(quoted(word));
+  for (const std::string& word : command.environment) words.push_back(base::shell_literal(word));
+  for (const std::string& word : command.arguments) words.push_back(base::shell_literal(word));
   const std::string line = fmt::format("{}", fmt::join(words, " "));
   return command.working_directory.empty()
              ? line
-             : fmt::format("cd {} && {}", quoted(command.working_directory), line);
+             : fmt::format("cd {} && {}", base::shell_literal(command.working_directory), line);
 }
 
 std::unique_ptr<Process> SystemProcessRunner::start(const Command& command) {

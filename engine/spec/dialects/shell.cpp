@@ -5,6 +5,7 @@
 
 #include "engine/spec/dialects/shell_words.h"
 #include "engine/spec/dialects/text_cursor.h"
+#include "kernels/base/shell_quotes.h"
 
 namespace moetune::spec::dialects {
 namespace {
@@ -219,17 +220,9 @@ bool has_only_variables(std::string_view word) {
 }  // namespace
 
 std::string shell_quoted(const std::string& word) {
-  constexpr std::string_view kPlain = "_-./:=,+@%";
-  const auto is_plain = [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           kPlain.find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
   // Variables that were not set when it was read are set where it is run.
   if (has_only_variables(word)) return "\"" + word + "\"";
-  std::string text = "'";
-  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return text + "'";
+  return base::shell_literal(word);
 }
 
 }  // namespace moetune::spec::dialects

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/base/units.h"
+#include "kernels/base/utf8.h"
 #include "reports/html.h"
 
 namespace moetune::reports {
@@ -96,14 +97,7 @@ std::string breakable(std::string_view text) {
 }
 
 std::string shortened(const std::string& text, size_t most_bytes) {
-  if (text.size() <= most_bytes) {
-    return text;
-  }
-  size_t end = most_bytes;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) {
-    --end;  // not in the middle of a character
-  }
-  return text.substr(0, end) + " …";
+  return base::shortened(text, most_bytes, " …");
 }
 
 std::string trial_link(int64_t ordinal) {

@@ -36,8 +36,7 @@ std::string_view status_words(std::string_view status);
 /// a dash.
 std::string breakable(std::string_view text);
 
-/// The text, or its first `most_bytes` bytes with an ellipsis; no character is cut in two. Plain
-/// text.
+/// As base::shortened, with the ellipsis of pages. Plain text.
 std::string shortened(const std::string& text, size_t most_bytes);
 
 /// A link to the row of a trial: "#12".

@@ -51,22 +51,6 @@ std::optional<size_t> terminal_height(int descriptor) {
   return size.ws_row;
 }
 
-std::string one_line(std::string_view text) {
-  std::string line;
-  for (size_t i = 0; i < text.size(); ++i) {
-    // C1 controls, which some terminals obey, are two bytes in UTF-8.
-    const bool is_c1 =
-        text[i] == '\xc2' && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0;
-    if (is_control(text[i]) || is_c1) {
-      line += ' ';
-      if (is_c1) ++i;
-    } else {
-      line += text[i];
-    }
-  }
-  return line;
-}
-
 void TextTable::add(std::vector<std::string> cells) {
   MOETUNE_CHECK(cells.size() == columns_.size(), "{} cells for {} columns", cells.size(),
                 columns_.size());

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/base/utf8.h"
+
 namespace moetune::sweeps {
 
 /// Columns that a text takes: code points, control characters none.
@@ -17,9 +19,8 @@ std::string cut_to_width(std::string_view text, size_t width);
 std::optional<size_t> terminal_width(int descriptor);
 /// Its lines; empty where it is no terminal.
 std::optional<size_t> terminal_height(int descriptor);
-/// One line without control characters, so that a stored text cannot move the cursor or colour the
-/// screen.
-std::string one_line(std::string_view text);
+/// What the cells are made of, and all that is printed beside a table.
+using base::one_line;
 
 class TextTable {
  public:

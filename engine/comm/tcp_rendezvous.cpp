@@ -36,7 +36,7 @@ constexpr size_t kMaxPending = 256;
 constexpr milliseconds kHelloTimeout{5'000};
 constexpr milliseconds kTcpFarewell{1'000};
 
-std::string shortened(const std::string& reason) { return reason.substr(0, kMaxReasonBytes); }
+std::string cut_reason(const std::string& reason) { return reason.substr(0, kMaxReasonBytes); }
 
 /// What both sides share.
 class TcpRendezvous : public Rendezvous {
@@ -136,7 +136,7 @@ class Root final : public TcpRendezvous {
 
   void take(int rank, const Frame& frame) {
     Peer& peer = peers_[static_cast<size_t>(rank)];
-    if (frame.kind == kFailed) throw base::PeerFailed(shortened(frame.payload));
+    if (frame.kind == kFailed) throw base::PeerFailed(cut_reason(frame.payload));
     if (frame.kind == kBye) {
       peer.has_left = true;
     } else if (frame.kind == kBlob && frame.sequence == sequence_ && !peer.blob) {
@@ -146,7 +146,7 @@ class Root final : public TcpRendezvous {
     }
   }
 
-  void tell_failure(const std::string& reason) override { tell({kFailed, 0, shortened(reason)}); }
+  void tell_failure(const std::string& reason) override { tell({kFailed, 0, cut_reason(reason)}); }
 
   // To all who are still there, without complaint about the others.
   void tell(const Frame& frame) {
@@ -243,7 +243,7 @@ class Root final : public TcpRendezvous {
     const bool is_alive = peer.stream->pump();
     if (const std::optional<Frame> frame = peer.stream->next()) {
       throw base::PeerFailed(frame->kind == kFailed
-                                 ? shortened(frame->payload)
+                                 ? cut_reason(frame->payload)
                                  : fmt::format("rank {} sends a message out of turn", rank));
     }
     if (!is_alive) peer.stream.reset();
@@ -327,10 +327,10 @@ class Leaf final : public TcpRendezvous {
       return false;
     }
     if (frame->kind == kWelcome) return true;
-    if (frame->kind == kFailed) throw base::PeerFailed(shortened(frame->payload));
+    if (frame->kind == kFailed) throw base::PeerFailed(cut_reason(frame->payload));
     if (frame->kind == kRefused) {
       throw base::Error(fmt::format("rank {} of run '{}' was refused by {}: {}", rank(),
-                                    options_.run_id, place_, shortened(frame->payload)));
+                                    options_.run_id, place_, cut_reason(frame->payload)));
     }
     trouble = "it answers out of turn";
     return false;
@@ -356,7 +356,7 @@ class Leaf final : public TcpRendezvous {
                                     seconds(with_grace(options_.meet_timeout))));
     }
     if (!frame) throw base::PeerFailed("rank 0 is gone: its connection has closed");
-    if (frame->kind == kFailed) throw base::PeerFailed(shortened(frame->payload));
+    if (frame->kind == kFailed) throw base::PeerFailed(cut_reason(frame->payload));
     if (frame->kind == kBye) throw base::PeerFailed("rank 0 has ended");
     if (frame->kind != kAnswer || frame->sequence != sequence_) {
       throw base::Error("rank 0 sends a message out of turn");
@@ -369,7 +369,7 @@ class Leaf final : public TcpRendezvous {
     if (has_root_left_) return;
     const bool is_alive = stream_.pump();
     if (const std::optional<Frame> frame = stream_.next()) {
-      if (frame->kind == kFailed) throw base::PeerFailed(shortened(frame->payload));
+      if (frame->kind == kFailed) throw base::PeerFailed(cut_reason(frame->payload));
       if (frame->kind != kBye) throw base::Error("rank 0 sends a message out of turn");
       has_root_left_ = true;
     } else if (!is_alive) {
@@ -378,7 +378,7 @@ class Leaf final : public TcpRendezvous {
   }
 
   void tell_failure(const std::string& reason) override {
-    stream_.send({kFailed, 0, shortened(reason)}, Deadline(kTcpFarewell));
+    stream_.send({kFailed, 0, cut_reason(reason)}, Deadline(kTcpFarewell));
   }
 
   FrameStream stream_;

@@ -9,6 +9,7 @@
 
 #include "engine/spec/problems.h"
 #include "kernels/base/error.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::spec {
 
@@ -17,7 +18,6 @@ using nlohmann::json;
 
 namespace {
 
-constexpr size_t kMaxShown = 80;
 // Beyond this a document is no longer a configuration; deep nesting also costs stack in recursive
 // code.
 constexpr int kMaxDepth = 64;
@@ -36,12 +36,12 @@ std::string place_of(std::string_view text, size_t offset) {
 
 /// Part of a document that is not valid, made printable: bytes that are no ASCII text become '?'.
 std::string quoted(std::string_view token) {
-  std::string text(token.substr(0, kMaxShown + 1));
+  std::string text(token.substr(0, kMostShownBytes + 1));
   for (char& c : text) c = c < 0x20 || c > 0x7E ? '?' : c;
   if (token.size() == 1 && text == "?") {
     return fmt::format("byte 0x{:02X}", static_cast<unsigned char>(token.front()));
   }
-  return fmt::format("'{}'", shortened(std::move(text)));
+  return fmt::format("'{}'", base::shortened(text, kMostShownBytes));
 }
 
 /// The part of a document that the parser stopped at, given where it stopped and what it says.
@@ -127,7 +127,8 @@ class Checker : public nlohmann::json_sax<json> {
       // The only line of a text needs no number.
       const bool has_lines = text_.find('\n') != std::string_view::npos;
       add(fmt::format("{}: {}key '{}' is there twice in the same object{}", source_,
-                      has_lines ? fmt::format("line {}: ", line_) : "", shortened(path()),
+                      has_lines ? fmt::format("line {}: ", line_) : "",
+                      base::shortened(path(), kMostShownBytes),
                       has_lines ? fmt::format(", first in line {}", first->second) : ""));
     }
     note_line();
@@ -194,7 +195,7 @@ class Checker : public nlohmann::json_sax<json> {
     return path;
   }
   [[nodiscard]] std::string where() const {
-    const std::string at = shortened(path());
+    const std::string at = base::shortened(path(), kMostShownBytes);
     return at.empty() ? "" : fmt::format("key '{}': ", at);
   }
 
@@ -209,18 +210,11 @@ class Checker : public nlohmann::json_sax<json> {
 
 }  // namespace
 
-std::string shortened(std::string text) {
-  if (text.size() > kMaxShown) {
-    text.resize(kMaxShown);
-    text += "...";
-  }
-  return text;
-}
-
 std::string describe(const json& value) {
   if (value.is_object()) return fmt::format("an object with {} keys", value.size());
   if (value.is_array()) return fmt::format("an array of {} values", value.size());
-  return shortened(value.dump(-1, ' ', false, json::error_handler_t::replace));
+  return base::shortened(value.dump(-1, ' ', false, json::error_handler_t::replace),
+                         kMostShownBytes);
 }
 
 Source::Source(std::string name, Lines lines)

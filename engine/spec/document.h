@@ -24,7 +24,7 @@ nlohmann::json parse_json(std::string_view text, const std::string& source);
 
 /// Short text of a value for messages: at most a line, never a whole document.
 std::string describe(const nlohmann::json& value);
-/// At most a line of a text.
-std::string shortened(std::string text);
+/// How much of a key or of a value such a message shows.
+inline constexpr size_t kMostShownBytes = 80;
 
 }  // namespace moetune::spec

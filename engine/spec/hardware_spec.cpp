@@ -313,7 +313,7 @@ HardwareSpec hardware_from_json(const json& document, const Source& source) {
     problems.attempt([&] { reader.object("inter_node"); });
   }
   // Reports and messages print it.
-  if (base::without_controls(hardware.name) != hardware.name) {
+  if (base::one_line(hardware.name) != hardware.name) {
     problems.attempt([&] { reader.refuse("name", "it has control characters, expected text"); });
   }
   problems.attempt([&] { reader.refuse_unknown_keys(); });

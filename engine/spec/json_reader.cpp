@@ -12,6 +12,7 @@
 
 #include "engine/spec/problems.h"
 #include "kernels/base/error.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::spec {
 
@@ -385,7 +386,8 @@ void JsonReader::refuse_unknown_keys() const {
                              : fmt::format("did you mean '{}'?", nearest);
     }
     problems.add(fmt::format("{}unknown key '{}' with value {}; {}", source_.prefix(path_of(key)),
-                             path_of(shortened(key)), describe(value), hint));
+                             path_of(base::shortened(key, kMostShownBytes)), describe(value),
+                             hint));
   }
   problems.throw_if_any();
 }

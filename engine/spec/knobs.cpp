@@ -14,6 +14,7 @@
 #include "engine/spec/plan_knobs.h"
 #include "engine/spec/problems.h"
 #include "kernels/base/error.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::spec {
 
@@ -156,21 +157,15 @@ consteval size_t arity() {
 static_assert(arity<Knobs>() == kKnobs.size(),
               "every member of Knobs has exactly one row in kKnobs, and every row one member");
 
-std::string shown(std::string_view text) {
-  constexpr size_t kMaxShown = 60;
-  return text.size() <= kMaxShown ? std::string(text)
-                                  : std::string(text.substr(0, kMaxShown)) + "...";
-}
-
 [[noreturn]] void refuse(const KnobRow& row, std::string_view value) {
-  throw UsageError(
-      fmt::format("knob '{}' is '{}', expected {}", row.name, shown(value), row.values));
+  throw UsageError(fmt::format("knob '{}' is '{}', expected {}", row.name,
+                               base::shortened(value, kMostKnobBytes), row.values));
 }
 
 int64_t checked_integer(const KnobRow& row, int64_t value, std::string_view text) {
   if (value < row.min_value || value > kMaxValue) {
     throw UsageError(fmt::format("knob '{}' is {}, expected an integer from {} to {}", row.name,
-                                 shown(text), row.min_value, kMaxValue));
+                                 base::shortened(text, kMostKnobBytes), row.min_value, kMaxValue));
   }
   return value;
 }

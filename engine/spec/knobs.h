@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
@@ -19,6 +20,9 @@ namespace moetune::spec {
 /// On the CPU head and loss run on tiles of this many tokens, whatever linear_ce_chunk_tokens is,
 /// so that the chunk size changes no bit of the result.
 inline constexpr int64_t kLossTile = 64;
+
+/// How much of a wrong value a message shows.
+inline constexpr size_t kMostKnobBytes = 60;
 
 /// One value of every knob. Flat: the member count is checked against the table at compile time.
 struct Knobs {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cctype>
 
+#include "engine/spec/knobs.h"
 #include "kernels/base/error.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::spec {
 namespace {
@@ -26,12 +28,10 @@ class Parser {
 
  private:
   [[noreturn]] void fail(const std::string& what) const {
-    constexpr size_t kMostShown = 60;
-    const std::string shown(text_.substr(0, kMostShown));
     throw base::UsageError(
-        fmt::format("knob 'pipeline_model_parallel_layout' is '{}{}' and breaks the rule "
+        fmt::format("knob 'pipeline_model_parallel_layout' is '{}' and breaks the rule "
                     "layout_text: {}; expected stages such as Et*3|(tt|)*2tL",
-                    shown, text_.size() > kMostShown ? "..." : "", what));
+                    base::shortened(text_, kMostKnobBytes), what));
   }
 
   std::string sequence(int depth) {
@@ -125,9 +125,8 @@ std::vector<std::string> pipeline_stages_for(std::string_view text, int64_t pp,
                                              int64_t num_layers) {
   std::vector<std::string> stages = pipeline_stages_of(text);
   const auto refuse = [&](const std::string& why) {
-    constexpr size_t kMostShown = 60;
-    throw base::UsageError(fmt::format("the pipeline layout '{}{}' {}", text.substr(0, kMostShown),
-                                       text.size() > kMostShown ? "..." : "", why));
+    throw base::UsageError(
+        fmt::format("the pipeline layout '{}' {}", base::shortened(text, kMostKnobBytes), why));
   };
   std::string letters;
   for (const std::string& stage : stages) letters += stage;

@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "kernels/base/error.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::spec {
 
@@ -171,10 +172,8 @@ consteval bool has_each_once() {
 static_assert(has_each_once(), "no member of PlanKnobs has two rows");
 
 [[noreturn]] void refuse_value(const PlanKnobRow& row, std::string_view value) {
-  constexpr size_t kMaxShown = 60;
-  const bool is_long = value.size() > kMaxShown;
-  throw UsageError(fmt::format("knob '{}' is '{}{}', expected {}", row.name,
-                               value.substr(0, kMaxShown), is_long ? "..." : "", row.values));
+  throw UsageError(fmt::format("knob '{}' is '{}', expected {}", row.name,
+                               base::shortened(value, kMostKnobBytes), row.values));
 }
 
 template <class Number>

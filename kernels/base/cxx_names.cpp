@@ -25,13 +25,4 @@ std::string unscoped_name(std::string_view demangled) {
   return name.empty() ? std::string(demangled) : name;
 }
 
-std::string cut_text(std::string_view text, size_t most_bytes) {
-  if (text.size() <= most_bytes) return std::string(text);
-  // Not within a character of several bytes: all behind its first one begin with the bits 1, 0.
-  while (most_bytes > 0 && (static_cast<unsigned char>(text[most_bytes]) & 0xc0U) == 0x80U) {
-    --most_bytes;
-  }
-  return std::string(text.substr(0, most_bytes));
-}
-
 }  // namespace moetune::base

@@ -1,4 +1,4 @@
-// Characters of UTF-8 text.
+// Characters of UTF-8 text: which bytes are some, which control a terminal, where to cut.
 #pragma once
 
 #include <algorithm>
@@ -44,8 +44,9 @@ inline bool is_control(std::string_view text) {
   return first == 0xc2 && text.size() > 1 && static_cast<unsigned char>(text[1]) < 0xa0;
 }
 
-/// The text on one line: a blank for each control character.
-inline std::string without_controls(std::string_view text) {
+/// The text on one line, with a blank for each control character. So a stored text cannot move the
+/// cursor of a terminal or colour its screen.
+inline std::string one_line(std::string_view text) {
   std::string result;
   while (!text.empty()) {
     const size_t length = std::max<size_t>(1, utf8_length(text));
@@ -53,6 +54,35 @@ inline std::string without_controls(std::string_view text) {
     text.remove_prefix(length);
   }
   return result;
+}
+
+/// The text with U+FFFD for each byte that is no part of a character. Control characters stay.
+inline std::string valid_utf8(std::string_view text) {
+  std::string result;
+  result.reserve(text.size());
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
+    result += length == 0 ? std::string_view("\xef\xbf\xbd") : text.substr(0, length);
+    text.remove_prefix(std::max<size_t>(1, length));
+  }
+  return result;
+}
+
+/// The first bytes of UTF-8 text, whole characters.
+inline std::string_view cut_text(std::string_view text, size_t most_bytes) {
+  if (text.size() <= most_bytes) return text;
+  // Not within a character of several bytes: all behind its first one begin with the bits 1, 0.
+  while (most_bytes > 0 && (static_cast<unsigned char>(text[most_bytes]) & 0xc0U) == 0x80U) {
+    --most_bytes;
+  }
+  return text.substr(0, most_bytes);
+}
+
+/// The text if it has no more than `most_bytes` bytes; else so much of it, and the ellipsis.
+inline std::string shortened(std::string_view text, size_t most_bytes,
+                             std::string_view ellipsis = "...") {
+  if (text.size() <= most_bytes) return std::string(text);
+  return std::string(cut_text(text, most_bytes)).append(ellipsis);
 }
 
 }  // namespace moetune::base

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "kernels/base/cxx_names.h"
+#include "kernels/base/utf8.h"
 #include "profiler/analysis/expert_exchanges.h"
 #include "profiler/analysis/recurring_steps.h"
 #include "profiler/analysis/step_causes.h"
@@ -35,7 +36,7 @@ std::string purpose_of(const ImportedTrace& trace, const ImportedOp& op) {
   const CommCall& comm = trace.comms[op.comm];
   for (const uint32_t name : {comm.description, comm.group}) {
     if (name != kNoRow && !trace.names[name].empty()) {
-      return base::cut_text(trace.names[name], kMostShownBytes);
+      return std::string(base::cut_text(trace.names[name], kMostShownBytes));
     }
   }
   return {};

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/base/text.h"
 #include "profiler/import/json_scan.h"
 
 namespace moetune::profiler {
@@ -20,10 +21,8 @@ struct TooDeep {};
 /// What is asked for lies behind the end: a bracket closes what another has opened.
 struct Unbalanced {};
 
-std::string_view trimmed(std::string_view token) {
-  const size_t last = token.find_last_not_of(" \n\r\t");
-  return last == std::string_view::npos ? std::string_view() : token.substr(0, last + 1);
-}
+/// What JSON takes for blanks; simdjson leaves those behind a token in it.
+constexpr std::string_view kJsonBlanks = " \n\r\t";
 
 /// Gives the leaves of one text to one sink.
 class Walk {
@@ -80,14 +79,14 @@ class Walk {
         std::string_view text;
         if (value.get_string().get(text) != simdjson::SUCCESS) {
           // Half of a surrogate pair, as Python writes for bytes that were no text.
-          text = trimmed(token);
+          text = base::trimmed(token, kJsonBlanks);
           text = text.substr(1, text.size() < 2 ? 0 : text.size() - 2);
         }
         field.text = text;
         return sink_.take(field);
       }
       default:
-        field.text = trimmed(token);
+        field.text = base::trimmed(token, kJsonBlanks);
         return sink_.take(field);
     }
   }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::store {
 namespace {
@@ -25,39 +26,6 @@ constexpr int64_t kForeignStepsPerByte = 8;
 int call_commit_hook(void* hook) {
   (*static_cast<std::function<void()>*>(hook))();
   return 0;
-}
-
-// Length of the valid UTF-8 sequence at the start of `text`, 0 when there is none.
-size_t valid_sequence(std::string_view text) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) {
-    return 1;
-  }
-  const size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || text.size() < length) {
-    return 0;
-  }
-  for (size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) {
-      return 0;
-    }
-  }
-  // Overlong forms, surrogates, and what lies beyond U+10FFFF.
-  const bool is_bad = (first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
-                      (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f);
-  return is_bad ? 0 : length;
-}
-
-std::string to_valid_utf8(std::string_view text) {
-  std::string result;
-  result.reserve(text.size());
-  for (size_t i = 0; i < text.size();) {
-    const size_t length = valid_sequence(text.substr(i));
-    result += length == 0 ? std::string_view("\xef\xbf\xbd") : text.substr(i, length);
-    i += length == 0 ? 1 : length;
-  }
-  return result;
 }
 
 /// A path as SQLite's URI of a file that nobody changes.
@@ -88,12 +56,8 @@ void refuse_open_changes(const std::string& path) {
 int take_foreign_steps(void* left) { return --*static_cast<int64_t*>(left) < 0 ? 1 : 0; }
 
 /// What a library says about a file, which may quote the file: one line, not too long.
-std::string one_line(std::string_view text) {
-  std::string line = to_valid_utf8(text.substr(0, 200));
-  for (char& c : line) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  return line;
+std::string complaint_of(std::string_view text) {
+  return base::one_line(base::valid_utf8(text.substr(0, 200)));
 }
 
 [[noreturn]] void fail_foreign(const std::string& path, int code, const char* text) {
@@ -101,7 +65,7 @@ std::string one_line(std::string_view text) {
     case SQLITE_NOTADB:
       throw base::UsageError(fmt::format("{}: is no SQLite file, or a damaged one", path));
     case SQLITE_CANTOPEN:
-      throw base::UsageError(fmt::format("{}: cannot be opened ({})", path, one_line(text)));
+      throw base::UsageError(fmt::format("{}: cannot be opened ({})", path, complaint_of(text)));
     case SQLITE_TOOBIG:
       throw base::UsageError(
           fmt::format("{}: has a text of more than {} MB where a name is expected, or is damaged",
@@ -113,7 +77,7 @@ std::string one_line(std::string_view text) {
       throw base::UsageError(fmt::format("{}: takes more memory than there is", path));
     default:
       throw base::UsageError(
-          fmt::format("{}: is damaged or cut: SQLite says '{}'", path, one_line(text)));
+          fmt::format("{}: is damaged or cut: SQLite says '{}'", path, complaint_of(text)));
   }
 }
 
@@ -373,7 +337,7 @@ double Statement::get_double(int column) const {
                          : sqlite3_column_double(handle_, column);
 }
 
-std::string Statement::get_text(int column) const { return to_valid_utf8(text_view(column)); }
+std::string Statement::get_text(int column) const { return base::valid_utf8(text_view(column)); }
 
 std::string_view Statement::text_view(int column) const {
   const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(handle_, column));

@@ -13,6 +13,7 @@
 #include "engine/spec/plan_knobs.h"
 #include "engine/spec/trial_status.h"
 #include "kernels/base/environment_failure.h"
+#include "kernels/base/text.h"
 #include "kernels/base/units.h"
 #include "profiler/analysis/stats.h"
 #include "reports/or_null.h"
@@ -60,14 +61,6 @@ double tokens_of_step(const UserRun& run, const tuner::TrialRequest& request,
          static_cast<double>(facts.seq_length.value_or(run.config.seq_length));
 }
 
-std::string last_line(const std::string& text) {
-  const size_t end = text.find_last_not_of(" \r\n\t");
-  if (end == std::string::npos) return {};
-  const size_t begin = text.find_last_of("\r\n", end);
-  const size_t first = begin == std::string::npos ? 0 : begin + 1;
-  return text.substr(first, std::min<size_t>(end + 1 - first, 500));
-}
-
 /// How the command ended, where its log does not say why.
 EngineVerdict verdict_of_end(const CommandEnd& end) {
   switch (end.how) {
@@ -83,9 +76,9 @@ EngineVerdict verdict_of_end(const CommandEnd& end) {
       break;
   }
   if (end.code == 0) return {};
-  const std::string words = last_line(end.detail);
-  return {TrialStatus::failed, fmt::format("the command ended with exit code {}{}", end.code,
-                                           words.empty() ? "" : ": " + words)};
+  const std::string_view words = base::last_line(end.detail).substr(0, 500);
+  return {TrialStatus::failed, fmt::format("the command ended with exit code {}{}{}", end.code,
+                                           words.empty() ? "" : ": ", words)};
 }
 
 /// Why it ended badly; ok where it did not.

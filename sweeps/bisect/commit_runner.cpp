@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/spec/trial_status.h"
+#include "kernels/base/text.h"
 #include "kernels/base/units.h"
 #include "sweeps/bisect/reading.h"
 #include "sweeps/bisect/shell_stage.h"
@@ -67,7 +68,7 @@ std::string limit_text(milliseconds limit) { return base::format_ns(limit.count(
 /// programs only say that something failed.
 std::string telling_line(const ShellStage& stage) {
   const std::string err = last_lines(stage.err_path(), kMaxLineBytes);
-  if (const std::string_view line = last_line(err); !line.empty()) {
+  if (const std::string_view line = base::last_line(err); !line.empty()) {
     return plain_text(line, kMaxReasonBytes);
   }
   const std::string out = last_lines(stage.out_path(), kMaxLineBytes);
@@ -75,7 +76,7 @@ std::string telling_line(const ShellStage& stage) {
   for (std::string line; std::getline(lines, line);) {
     if (line.find("error: ") != std::string::npos) return plain_text(line, kMaxReasonBytes);
   }
-  return plain_text(last_line(out), kMaxReasonBytes);
+  return plain_text(base::last_line(out), kMaxReasonBytes);
 }
 
 /// With what the command says of it, if anything.
@@ -332,7 +333,7 @@ class CommitRunner::Impl {
       if (read_database(database, result, complaint)) return;
     }
     const std::string text = last_lines(stage.out_path(), kMaxLineBytes);
-    PrintedNumbers printed = read_printed(last_line(text), options_.metric);
+    PrintedNumbers printed = read_printed(base::last_line(text), options_.metric);
     for (const auto& [name, number] : printed.numbers) result.metrics.try_emplace(name, number);
     if (result.config.empty()) result.config = std::move(printed.config);
     result.value = find_metric(result.metrics, options_.metric);

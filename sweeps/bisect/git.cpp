@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "kernels/base/units.h"
+#include "kernels/base/utf8.h"
 #include "sweeps/bisect/text.h"
 
 namespace moetune::sweeps {
@@ -47,8 +48,8 @@ std::vector<LoggedCommit> read_log(const GitProgram& git, const std::string& fol
   std::vector<LoggedCommit> commits;
   for (size_t i = 0; i < fields.size(); i += kNumFields) {
     LoggedCommit commit;
-    commit.info = {std::string(fields[i]), valid_utf8(fields[i + 2]), valid_utf8(fields[i + 3]),
-                   valid_utf8(fields[i + 4])};
+    commit.info = {std::string(fields[i]), base::valid_utf8(fields[i + 2]),
+                   base::valid_utf8(fields[i + 3]), base::valid_utf8(fields[i + 4])};
     MOETUNE_CHECK(is_commit_id(commit.info.id), "git log printed no commit id");
     commit.first_parent = fields[i + 1].substr(0, fields[i + 1].find(' '));
     commits.push_back(std::move(commit));

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "kernels/base/text.h"
 #include "kernels/base/units.h"
 #include "sweeps/bisect/text.h"
 #include "sweeps/processes/printed_output.h"
@@ -86,7 +87,7 @@ std::string GitProgram::Output::complaint() const {
       return plain_text(std::string_view(line).substr(kFatal.size()), kMaxComplaintBytes);
     }
   }
-  const std::string line = plain_text(last_line(err), kMaxComplaintBytes);
+  const std::string line = plain_text(base::last_line(err), kMaxComplaintBytes);
   return line.empty() ? fmt::format("git ended with code {}", code) : line;
 }
 

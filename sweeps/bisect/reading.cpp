@@ -10,6 +10,7 @@
 #include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
 #include "kernels/base/fnv.h"
+#include "kernels/base/text.h"
 #include "profiler/store/store.h"
 #include "profiler/store/untrusted_json.h"
 #include "sweeps/bisect/metric_names.h"
@@ -41,7 +42,7 @@ void add_numbers(const json& object, const std::string& prefix, int depth, Numbe
   }
 }
 
-std::string shortened(std::string text) {
+std::string text_or_digest(std::string text) {
   return text.size() > kMaxConfigBytes ? "digest " + base::fnv_digits(text) : std::move(text);
 }
 
@@ -52,7 +53,8 @@ void add_config(const json& object, const std::string& prefix, int depth, Config
     if (value.is_object() && depth < kMaxDepth) {
       add_config(value, prefix + key + ".", depth + 1, config);
     } else {
-      config[prefix + key] = shortened(value.dump(-1, ' ', false, json::error_handler_t::replace));
+      config[prefix + key] =
+          text_or_digest(value.dump(-1, ' ', false, json::error_handler_t::replace));
     }
   }
 }
@@ -117,7 +119,7 @@ std::optional<double> find_metric(const Numbers& numbers, const std::string& met
 
 PrintedNumbers read_printed(std::string_view line, const std::string& metric) {
   PrintedNumbers printed;
-  line = trimmed(line);
+  line = base::trimmed(line);
   if (line.empty()) {
     printed.complaint = "it printed nothing";
   } else if (line.starts_with('{')) {
@@ -201,7 +203,7 @@ StoredNumbers read_logged(const std::vector<std::string>& paths) {
   for (const EchoedSetting& setting : facts.echoed.settings) {
     if (result.config.size() >= kMaxConfigValues) break;
     result.config[setting.key] =
-        shortened(json(setting.value).dump(-1, ' ', false, json::error_handler_t::replace));
+        text_or_digest(json(setting.value).dump(-1, ' ', false, json::error_handler_t::replace));
   }
   return result;
 }

@@ -25,12 +25,5 @@ BOOST_AUTO_TEST_CASE(scopes_and_arguments_are_dropped) {
   }
 }
 
-BOOST_AUTO_TEST_CASE(text_is_not_cut_within_a_character) {
-  BOOST_TEST(cut_text("abc", 5) == "abc");
-  BOOST_TEST(cut_text("abc", 2) == "ab");
-  BOOST_TEST(cut_text("a\xc3\xa4z", 2) == "a");
-  BOOST_TEST(cut_text("a\xc3\xa4z", 3) == "a\xc3\xa4");
-}
-
 BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::base

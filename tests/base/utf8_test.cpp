@@ -22,10 +22,33 @@ BOOST_AUTO_TEST_CASE(characters_have_a_length) {
 }
 
 BOOST_AUTO_TEST_CASE(control_characters_become_blanks) {
-  BOOST_TEST(without_controls("a\n\x1B[31m\x7F") == "a  [31m ");
+  BOOST_TEST(one_line("a\n\x1B[31m\x7F") == "a  [31m ");
   // One of the C1 set, and a blank that does not break, which is none.
-  BOOST_TEST(without_controls("\xC2\x9B\xC2\xA0") == " \xC2\xA0");
-  BOOST_TEST(without_controls("\xC3\xA9\xFF") == "\xC3\xA9\xFF");
+  BOOST_TEST(one_line("\xC2\x9B\xC2\xA0") == " \xC2\xA0");
+  BOOST_TEST(one_line("\xC3\xA9\xFF") == "\xC3\xA9\xFF");
+}
+
+BOOST_AUTO_TEST_CASE(text_is_not_cut_within_a_character) {
+  BOOST_TEST(cut_text("abc", 5) == "abc");
+  BOOST_TEST(cut_text("abc", 2) == "ab");
+  BOOST_TEST(cut_text("a\xc3\xa4z", 2) == "a");
+  BOOST_TEST(cut_text("a\xc3\xa4z", 3) == "a\xc3\xa4");
+}
+
+BOOST_AUTO_TEST_CASE(shortened_text_says_so) {
+  BOOST_TEST(shortened("abc", 3) == "abc");
+  BOOST_TEST(shortened("abcd", 3) == "abc...");
+  BOOST_TEST(shortened("a\xc3\xa4z", 2, "!") == "a!");
+}
+
+BOOST_AUTO_TEST_CASE(foreign_bytes_become_valid_text) {
+  BOOST_TEST(valid_utf8("a\xc3\xa9\xff\xe2\x82") ==
+             "a\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+  // Overlong, a surrogate, past the last character.
+  BOOST_TEST(valid_utf8("\xc0\xaf").find('\xc0') == std::string::npos);
+  BOOST_TEST(valid_utf8("\xed\xa0\x80").find('\xed') == std::string::npos);
+  BOOST_TEST(valid_utf8("\xf4\x90\x80\x80").find('\xf4') == std::string::npos);
+  BOOST_TEST(valid_utf8("\x1b[31m<b>") == "\x1b[31m<b>");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -63,28 +63,12 @@ const std::vector<std::string> kOneFile = {"value"};
 
 BOOST_AUTO_TEST_SUITE(bisect_text)
 
-BOOST_AUTO_TEST_CASE(foreign_bytes_become_valid_text) {
-  BOOST_TEST(valid_utf8("a\xc3\xa9\xff\xe2\x82") ==
-             "a\xc3\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
-  // Overlong, a surrogate, past the last character.
-  BOOST_TEST(valid_utf8("\xc0\xaf").find('\xc0') == std::string::npos);
-  BOOST_TEST(valid_utf8("\xed\xa0\x80").find('\xed') == std::string::npos);
-  BOOST_TEST(valid_utf8("\xf4\x90\x80\x80").find('\xf4') == std::string::npos);
-  BOOST_TEST(valid_utf8("\x1b[31m<b>") == "\x1b[31m<b>");
-}
-
 BOOST_AUTO_TEST_CASE(plain_text_is_one_short_line) {
   BOOST_TEST(plain_text("  a\n\x1b[31mb\t", 100) == "a  [31mb");
   BOOST_TEST(plain_text("12345678901", 10) == "1234567...");
   // Not cut inside a character.
   BOOST_TEST(plain_text("12345\xc3\xa9\xc3\xa9\xc3\xa9", 10) == "12345\xc3\xa9...");
   BOOST_TEST(plain_text("123456\xc3\xa9\xc3\xa9\xc3\xa9", 10) == "123456...");
-}
-
-BOOST_AUTO_TEST_CASE(the_last_line_has_more_than_blanks) {
-  BOOST_TEST(last_line("a\nb \n \n\t\n") == "b");
-  BOOST_TEST(last_line("10 %\r20 %\r42.5") == "42.5");
-  BOOST_TEST(last_line("\n\n") == "");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -8,15 +8,10 @@
 #include "engine/spec/dialects/concepts.h"
 #include "engine/spec/dialects/run_config.h"
 #include "engine/spec/dialects/texts.h"
+#include "kernels/base/text.h"
 
 namespace moetune::spec::dialects {
 namespace {
-
-std::string_view trimmed(std::string_view line) {
-  while (line.starts_with(' ') || line.starts_with('\t')) line.remove_prefix(1);
-  while (line.ends_with(' ') || line.ends_with('\t') || line.ends_with('\r')) line.remove_suffix(1);
-  return line;
-}
 
 bool is_name(std::string_view text) {
   return !text.empty() && std::ranges::all_of(text, [](char c) {
@@ -28,13 +23,14 @@ bool is_name(std::string_view text) {
 /// "key:" or "key: value".
 bool is_yaml_line(std::string_view line) {
   const size_t colon = line.find(':');
-  if (colon == std::string_view::npos || !is_name(trimmed(line.substr(0, colon)))) return false;
+  if (colon == std::string_view::npos || !is_name(base::trimmed(line.substr(0, colon))))
+    return false;
   return colon + 1 == line.size() || line[colon + 1] == ' ';
 }
 
 bool is_toml_table(std::string_view line) {
   const size_t comment = std::min(line.find('#'), line.size());
-  line = trimmed(line.substr(0, comment));
+  line = base::trimmed(line.substr(0, comment));
   return line.starts_with('[') && line.ends_with(']') && is_name(line.substr(1, line.size() - 2));
 }
 
@@ -83,7 +79,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
 Form form_of(std::string_view text) {
   bool is_first = true;
   for (const std::string_view line : lines_of(text)) {
-    const std::string_view content = trimmed(line);
+    const std::string_view content = base::trimmed(line);
     if (content.empty() || content.starts_with('#')) continue;
     if (is_toml_table(content)) return Form::toml;
     if (is_first && (is_yaml_line(content) || content == "---")) return Form::yaml;
@@ -101,7 +97,7 @@ std::optional<Dialect> detect_dialect(std::string_view text) {
     std::vector<std::string_view> sections;  // keys that stand at the left
     for (const std::string_view line : lines_of(text)) {
       if (line.empty() || line[0] == ' ' || line[0] == '#' || !is_yaml_line(line)) continue;
-      sections.push_back(trimmed(line.substr(0, line.find(':'))));
+      sections.push_back(base::trimmed(line.substr(0, line.find(':'))));
     }
     const auto has = [&](std::string_view name) {
       return std::ranges::find(sections, name) != sections.end();

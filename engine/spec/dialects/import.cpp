@@ -150,7 +150,7 @@ RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions
     in.run.is_batch_derived = true;
   }
   // People read them on a terminal.
-  for (std::string& note : in.run.notes) note = base::without_controls(note);
+  for (std::string& note : in.run.notes) note = base::one_line(note);
   return std::move(in.run);
 }
 

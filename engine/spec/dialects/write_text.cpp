@@ -29,7 +29,7 @@ std::string header(const Writing& out) {
 std::string notes_of(const Writing& out) {
   std::string text;
   for (const std::string& note : out.notes) {
-    text += fmt::format("# {}\n", base::without_controls(note));
+    text += fmt::format("# {}\n", base::one_line(note));
   }
   return text;
 }
@@ -40,7 +40,7 @@ std::string own_comments(const Writing& out) {
   if (out.run.world_size > 0) text += fmt::format("# moetune: world_size={}\n", out.run.world_size);
   for (const auto& [name, value] : out.run.environment) {
     // A break of the line would end the comment.
-    text += base::without_controls(value) == value
+    text += base::one_line(value) == value
                 ? fmt::format("# moetune: {}={}\n", name, value)
                 : fmt::format("# {} is left out: its value has control characters\n", name);
   }
@@ -229,9 +229,9 @@ std::string toml_file(const Writing& out, const std::vector<Setting>& settings,
   std::string flags;
   for (const UnknownSetting& setting : unknown) {
     if (setting.key.starts_with("--")) {
-      flags += fmt::format("# and on the command line: {} {}\n",
-                           base::without_controls(shell_quoted(setting.key)),
-                           base::without_controls(setting.value));
+      flags +=
+          fmt::format("# and on the command line: {} {}\n",
+                      base::one_line(shell_quoted(setting.key)), base::one_line(setting.value));
     } else {
       place(root, setting.key, raw(setting.value));
     }

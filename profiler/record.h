@@ -44,7 +44,10 @@ struct TraceRecord {
   int32_t graph_id = 0;             ///< graph scope that replayed it, 0 for a plain launch
   int64_t producer_id = kNoRecord;  ///< latest-ending record that its stream had to wait for
   bool is_recompute = false;
-  bool is_producer_inferred = false;  ///< from the order of calls; never of our own recorders
+  /// An importer has inferred producer_id from the order of calls. Stores do not keep it: replays
+  /// read it, and traces of other tools are replayed only when they are imported
+  /// (analysis/imported_replay.h). Our own recorders never set it.
+  bool is_producer_inferred = false;
 };
 
 /// One traced step of one rank: its window and its records in program order.

@@ -106,7 +106,8 @@ inline profiler::DeviceOp device_op(const RankContext& rank, const profiler::OpT
 inline void leave_graph(RankContext& rank) {
   rank.timeline.cut_graph();
   if (!rank.graphs.is_open()) return;
-  // A whole iteration's graph holds work of many places, each of which was captured with its own.
+  // A graph of one layer is labelled with its layer and micro-batch. A graph of a whole iteration
+  // has many of them and gets no label; its operations got theirs when they were captured.
   const Place place = rank.graphs.is_of_one_layer() ? rank.place : Place{};
   const profiler::OpTag tag{"graph", place.layer, place.micro_batch};
   const profiler::DeviceOpScope scope(rank.labels(),

@@ -1,4 +1,4 @@
-// Pieces of a routing profile cut by position; see profile_rows.h.
+// Cuts the rows by expert of a recorded piece at a token, in whole rows and in proportion.
 #include "tuner/profile_rows.h"
 
 #include <algorithm>

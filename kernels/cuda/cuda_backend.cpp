@@ -1,5 +1,5 @@
 // Device memory, the choice between libraries and own kernels, and the device's errors in words for
-// users; see cuda_backend.h.
+// users.
 #include "kernels/cuda/cuda_backend.h"
 
 #include <cuda_runtime_api.h>

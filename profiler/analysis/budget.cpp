@@ -1,4 +1,5 @@
-// Adds up the budget from interval unions and explained gaps; see budget.h for the definitions.
+// Computes a budget: the time that each kind of work covers, as unions of intervals, and the gaps
+// of the device by their cause.
 #include "profiler/analysis/budget.h"
 
 #include <algorithm>

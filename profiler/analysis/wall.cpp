@@ -1,4 +1,4 @@
-// Sums over ranks and the decision; see wall.h for the rules.
+// Adds up what each wall costs the ranks, decides which one limits the trial, and says why.
 #include "profiler/analysis/wall.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Other metrics of the same runs that may show where the one that was asked for has changed, with
-// less noise: what to follow, chosen from the runs of both ends.
+// Chooses another metric of the same runs to follow: one that has changed between the ends, too,
+// but has less noise. Where it changes, the metric that was asked for probably does.
 #pragma once
 
 #include <map>
@@ -22,30 +22,32 @@ struct CounterLead {
   bool has_fallen = false;  ///< from the good end to the bad one
 };
 
-/// A changed default comes first, as it is a cause and not a sign; then what has changed most.
+/// Changed values of the configuration come first, as they are causes and not signs; then the
+/// counters that have changed most.
 std::vector<CounterLead> counters_to_follow(const HuntRuns& runs, const HuntSetup& setup);
 
-/// A duration that has grown, with less noise beside it than the metric that was asked for.
+/// A duration that has grown. In relation to that, it has less noise than the metric that was asked
+/// for.
 struct PartLead {
   std::string metric;
-  double noises = 0.0;  ///< by how many of its noises
-  double least_effect_ratio = 0.0;
-  /// Both have units: it is a part of the metric, and this many of the metric's units are one of
-  /// its own.
+  double noises = 0.0;              ///< growth over noise
+  double least_effect_ratio = 0.0;  ///< to hunt it with: half of its growth, as a ratio
+  /// Factor from its unit to that of the metric that was asked for; empty if either is not known.
   std::optional<double> scale;
 };
 
-/// The one that moved by most of its noises. Parts that explain little of what the ends differ by,
-/// or of the least effect where the noise hides how much that is, do not count.
+/// The duration with the largest growth over noise. A part of the metric has to explain half of the
+/// metric's growth: of the lower end of its interval, or of the least effect if that is more. Where
+/// noise hides the metric's growth, the part has to grow by the whole least effect.
 std::optional<PartLead> part_to_follow(const HuntRuns& runs, const HuntSetup& setup,
                                        const tuner::HuntResult& ends);
 
-/// The parts of the metric that was asked for, in all good runs of both ends: how many of its units
-/// are one of theirs.
+/// The durations that are parts of the metric that was asked for and that all good runs of both
+/// ends have. By name, the factor from the part's unit to the metric's.
 std::map<std::string, double> parts_of(const HuntRuns& runs, const HuntSetup& setup);
 
-/// Whether at this commit another part has become shorter by a good share of `growth` (in units of
-/// the metric): work that was moved, not added.
+/// Whether another part has become shorter at this commit, by half of `growth` (in units of the
+/// metric) at least. Then work was moved, not added.
 bool is_made_up_for(const HuntRuns& runs, const HuntSetup& setup, int position, double growth);
 
 }  // namespace moetune::sweeps

@@ -10,10 +10,12 @@
 
 namespace moetune::sweeps {
 
-/// Counters and bytes that are the same in all runs of a side first, by the ratio of their change;
-/// then durations that moved beyond their noise, by what they add. Of those with a known unit only
-/// what is a fair share of the change of `metric`, which was asked for, and no sums of others where
-/// the runs are our own engine's.
+/// The largest changes of each kind; `metric` is the one that was asked for and is left out.
+/// - First counters and bytes that are equal in all runs of a side, by the ratio of their change,
+///   from `min_effect_ratio` on.
+/// - Then durations that moved beyond their noise, by the time they add. A duration with a known
+///   unit has to make up 3 % of the change of `metric` at least.
+/// In runs of our own engine, durations and memory that are sums of others are left out.
 std::vector<Moved> moved_between(const RunList& before, const RunList& after,
                                  const std::string& metric, double min_effect_ratio);
 

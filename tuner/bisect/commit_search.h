@@ -39,8 +39,8 @@ struct HuntOptions {
   int max_end_runs = 60;
 };
 
-/// Of the least effect: a change that is smaller than this nobody looks for, but one that is just
-/// below the least effect may seem so only by its interval.
+/// Changes below this share of the least effect are ignored. Those between the two are looked at:
+/// they may reach the least effect within their interval.
 inline constexpr double kSmallShare = 0.5;
 
 /// In units of one run; what has been measured so far.

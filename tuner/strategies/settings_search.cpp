@@ -1,4 +1,5 @@
-// The phases, and what they stand on: see settings_search.h.
+// Each ask() goes through all phases from the start, with the results so far, up to the first trial
+// that has not been run.
 #include "tuner/strategies/settings_search.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // Whether a trial that is off the reference's losses is wrong, or as far off as rounding alone
-// takes training in so many steps; see three_walls.h. Training is chaotic: a text that repeats
+// takes training in so many steps. Training is chaotic: a text that repeats
 // itself took the losses of two correct layouts 0.5 apart in 66 steps.
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // Softmax attention of the rank's queries, whoever has the keys: the rank itself, or the ranks of
-// its context-parallel group, gathered or passed around a ring; see blocks.h.
+// its context-parallel group, gathered or passed around a ring.
 #include "engine/plan/blocks/blocks.h"
 #include "engine/plan/blocks/declare.h"
 #include "engine/plan/blocks/qkv_parts.h"

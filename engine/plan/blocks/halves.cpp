@@ -1,4 +1,5 @@
-// Where the halves of a layer meet its borders; see blocks.h.
+// The halves of a layer (mixer, feed-forward): where each reads its input and leaves its output,
+// and the buffers of the layer that the first one begins and the last one ends.
 #include <algorithm>
 
 #include "engine/plan/blocks/blocks.h"

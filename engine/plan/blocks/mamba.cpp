@@ -1,4 +1,4 @@
-// Mamba-2 (Dao & Gu 2024, arXiv 2405.21060); see scan_mixer.h. Heads of a group share keys and
+// Mamba-2 (Dao & Gu 2024, arXiv 2405.21060). Heads of a group share keys and
 // queries (B and C), and the norm is of a group's columns.
 #include "engine/plan/blocks/blocks.h"
 #include "engine/plan/blocks/scan_mixer.h"

@@ -1,4 +1,4 @@
-// Multi-head latent attention (DeepSeek-AI 2024, arXiv 2405.04434, section 2.1); see blocks.h. The
+// Multi-head latent attention (DeepSeek-AI 2024, arXiv 2405.04434, section 2.1). The
 // projections to the latents are whole on every tensor-parallel rank and made of its own tokens;
 // what is gathered are the latents, which are narrower than the hidden state. Keys are made for all
 // heads, as in training nothing is gained by keeping the latents instead.

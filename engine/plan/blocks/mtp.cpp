@@ -1,4 +1,4 @@
-// Multi-token prediction; see blocks.h. Each depth goes on from the end of the stream before it,
+// Multi-token prediction. Each depth goes on from the end of the stream before it,
 // where its first buffers lie: the model's own, or that of the depth before.
 #include "engine/plan/blocks/blocks.h"
 #include "engine/plan/blocks/declare.h"

@@ -1,4 +1,4 @@
-// The two directions of a scan; see scan_mixer.h. Context parallelism gives each rank all tokens
+// The two directions of a scan. Context parallelism gives each rank all tokens
 // and a share of the heads for what goes along the sequence (DeepSpeed-Ulysses, Jacobs et al. 2023,
 // arXiv 2309.14509): one exchange behind the input projection, one before the output projection.
 #include "engine/plan/blocks/scan_mixer.h"

@@ -1,5 +1,6 @@
-// What is between a text and a RunConfig while one is made of the other: the settings of which
-// several make one knob, and the model in Megatron's terms.
+// The state of a conversion between a framework's text and a RunConfig, for either direction. It
+// holds what has no field of its own in a RunConfig: settings of which several make one knob, and
+// the model in Megatron's terms.
 #pragma once
 
 #include <map>
@@ -19,8 +20,8 @@ namespace moetune::spec::dialects {
 /// More ranks than any cluster has.
 inline constexpr int64_t kMostRanks = 1'000'000;
 
-/// Values of the table's Part rows by the row's name. What is asked for is taken: what nobody asks
-/// for is passed on as unknown.
+/// Values of the table's Part rows by the row's name. Asking for a value marks it as taken. Values
+/// that nobody takes are passed on as unknown settings.
 class Parts {
  public:
   explicit Parts(Dialect dialect) : dialect_(dialect) {}
@@ -34,13 +35,13 @@ class Parts {
   void say(std::string_view name, int64_t value) { say(name, std::to_string(value)); }
 
   [[nodiscard]] bool has(std::string_view name) const { return words_.contains(name); }
-  /// Takes it; what is not said is the dialect's default. null is an empty text.
+  /// Takes the value, or the dialect's default if none was said. null is an empty text.
   std::string word(std::string_view name);
   bool flag(std::string_view name) { return word(name) == "true"; }
   std::vector<std::string> list(std::string_view name);
-  /// None where it is neither said nor has a default.
+  /// Empty if it was not said and has no default.
   std::optional<int64_t> integer(std::string_view name);
-  /// Without taking it.
+  /// Whether the flag is on, without taking it.
   [[nodiscard]] bool is_on(std::string_view name) const;
   /// Gives back what was taken only in part.
   void leave(std::string_view name) { taken_.erase(std::string(name)); }
@@ -56,7 +57,7 @@ class Parts {
   std::set<std::string, std::less<>> taken_;
 };
 
-/// A text that becomes a run.
+/// A text that is being read into a RunConfig.
 struct Reading {
   Reading(Dialect dialect_in, const ImportOptions& options_in);
 
@@ -81,7 +82,7 @@ struct Reading {
   [[nodiscard]] std::string replica_text() const;
 };
 
-/// A run that becomes a text.
+/// A RunConfig that is being written as a text.
 struct Writing {
   Writing(Dialect dialect_in, const RunConfig& run_in)
       : dialect(dialect_in),

@@ -1,6 +1,7 @@
-// Hunts the commits that changed a metric, ask and tell: which commit to run next, and when enough
-// is known. Pure: no processes, no files; the same readings give the same questions, so a hunt that
-// was interrupted goes on by telling it again what was measured.
+// Hunts the commits that changed a metric. The caller asks which commit to run next, runs it, and
+// tells what was measured, until the hunt knows enough. Starts no processes and reads no files. The
+// same readings give the same questions. So to go on with a hunt that was interrupted, tell it
+// again what was measured.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace moetune::tuner {
 /// Whether the culprits of a deterministic metric and their parents are run once more.
 enum class SecondLook : uint8_t {
   none,      ///< it is known to be exact
-  in_doubt,  ///< unless the readings show by themselves that runs agree
+  in_doubt,  ///< unless enough neighbouring commits agree to the last bit
   always,
 };
 
@@ -32,10 +33,11 @@ struct HuntOptions {
   /// A metric without noise: one run each, and plain bisection.
   bool is_deterministic = false;
   SecondLook second_look = SecondLook::none;  ///< of a deterministic metric
-  bool wants_one = false;  ///< gives a deterministic metric up that changes more than once
+  /// Gives up if a deterministic metric changes more than once.
+  bool wants_one = false;
   int max_runs = 400;
-  /// Before "no change above the minimum" or going on is decided; twice as many when the machine
-  /// drifts.
+  /// Most runs of the two ends together to find out whether they differ; twice as many if the
+  /// machine drifts.
   int max_end_runs = 60;
 };
 
@@ -43,7 +45,7 @@ struct HuntOptions {
 /// they may reach the least effect within their interval.
 inline constexpr double kSmallShare = 0.5;
 
-/// In units of one run; what has been measured so far.
+/// What things cost, in units of one run, as far as it was measured.
 struct HuntCosts {
   double build = 5.0;
 };
@@ -62,12 +64,14 @@ struct Culprit : Effect {
 
 struct HuntResult : HuntOutcome {
   std::vector<Culprit> culprits;
-  bool is_too_noisy = false;  ///< `unresolved`, as the noise hides whether the ends differ
+  /// The verdict is `unresolved` because noise hides whether the ends differ.
+  bool is_too_noisy = false;
   /// A metric that was taken as deterministic differs between runs of one commit.
   bool is_inexact = false;
-  std::vector<double>
-      posterior;              ///< [num_positions + 1]: each position a culprit; 0 at the good end
-  std::vector<int> suspects;  ///< fewest positions that hold the asked confidence
+  /// [num_positions + 1]: the probability that each position is a culprit; 0 at the good end.
+  std::vector<double> posterior;
+  /// The fewest positions that together have the asked confidence.
+  std::vector<int> suspects;
 };
 
 class CommitHunt {
@@ -77,22 +81,23 @@ class CommitHunt {
 
   /// The next run, or none when the hunt is over. Answer with add or add_failure.
   [[nodiscard]] std::optional<RunRequest> next();
-  /// `time` is when it was measured, in runs of the machine since any beginning: the order in which
-  /// readings are told need not be that of the machine, whose drift follows time.
+  /// `time` is when the reading was made, counted in runs from any start. It may differ from the
+  /// order in which readings are told. The machine's drift is a function of this time.
   void add(int position, double value, double time);
   void add(int position, double value) { add(position, value, num_runs()); }
   /// The position cannot be measured: it is not asked for again.
   void add_failure(int position);
-  /// Its build is there already: a run costs no build.
+  /// The commit has been built: a run of it costs no build.
   void set_built(int position) { is_built_[static_cast<size_t>(position)] = true; }
   void set_costs(const HuntCosts& costs) { costs_ = costs; }
 
   /// What is known so far.
   [[nodiscard]] const HuntResult& result() const { return result_; }
   [[nodiscard]] int num_runs() const { return static_cast<int>(readings_.size()); }
-  /// A guess, from what a run has to tell; none before the ends tell anything, 0 when it is over.
+  /// A guess from what is not known yet and what a run usually tells. Empty before the ends have
+  /// told anything, 0 when the hunt is over.
   [[nodiscard]] std::optional<RunsLeft> expected_runs_left() const;
-  /// Ends it before it is over: what was verified by then is kept, the verdict is `unresolved`.
+  /// Ends the hunt early. Keeps the culprits that were verified; the verdict is `unresolved`.
   void stop(const std::string& reason);
 
  private:
@@ -108,11 +113,12 @@ class CommitHunt {
 
   [[nodiscard]] std::vector<CommitReadings> by_commit() const;
   [[nodiscard]] std::vector<double> values_at(int first, int last) const;
-  /// The machine went one way, or the ends differ only until its course is taken off.
+  /// Whether the machine's drift explains the difference of the ends: it has a trend, or the ends
+  /// differ only before the drift is subtracted.
   [[nodiscard]] bool drift_explains_ends() const;
   void finish_ends(EndsState state);
   void update_drift();
-  /// Freed of the machine's drift where that was noticed.
+  /// The reading less the machine's drift, if any was noticed.
   [[nodiscard]] double freed(size_t reading) const {
     return readings_[reading].value - drift_.course_at(reading);
   }
@@ -121,8 +127,8 @@ class CommitHunt {
   void update_posterior();
   void describe_effect();
   void add_culprits(const std::vector<int>& positions);
-  /// Stretches of commits that cannot be measured and hold a change for sure: by position, whether
-  /// it is one of their suspects.
+  /// By position, whether it is a suspect that cannot be told from its neighbours: a change is
+  /// surely in its stretch of commits, but of those only the last can be measured.
   [[nodiscard]] std::vector<bool> unmeasurable_suspects() const;
   /// Whether a change at this position, if there is one, is expected to be far below the least
   /// effect.
@@ -143,10 +149,10 @@ class CommitHunt {
   Ends ends_;
   bool is_searching_ = false;
   bool is_over_ = false;
-  int suspect_ = 0;          ///< that is verified; 0: none
-  size_t suspected_at_ = 0;  ///< number of readings then
+  int suspect_ = 0;          ///< the position that is being verified; 0: none
+  size_t suspected_at_ = 0;  ///< number of readings when that began
   EndsAgain ends_again_;
-  std::vector<int> verified_;  ///< suspects that a fresh look confirmed
+  std::vector<int> verified_;  ///< suspects that fresh runs have confirmed
 };
 
 }  // namespace moetune::tuner

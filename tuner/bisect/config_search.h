@@ -1,8 +1,9 @@
-// Hunts the changes of a configuration that moved a metric, ask and tell as in commit_search.h:
-// which set of changes to apply onto the good configuration and run next. Delta debugging (Zeller
-// and Hildebrandt 2002, "Simplifying and isolating failure-inducing input") over noisy readings: a
-// set counts as bad-like or good-like when the posterior of its level says so. After a minimal set
-// is found and looked at afresh, the hunt goes on in the bad configuration without it.
+// Hunts the changes of a configuration that moved a metric. The caller asks which set of changes to
+// apply onto the good configuration, runs that, and tells what was measured. This is delta
+// debugging (Zeller and Hildebrandt 2002, "Simplifying and isolating failure-inducing input") over
+// noisy readings: a set counts as moving the metric, or as not moving it, when the posterior of its
+// level says so. Once a minimal set is found and confirmed by fresh runs, the hunt goes on in the
+// bad configuration without it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@
 
 namespace moetune::tuner {
 
-/// Which of the changes are applied onto the good configuration; all: the bad one.
+/// Which of the changes are applied onto the good configuration. With all of them it is the bad
+/// one.
 using ChangeSet = std::vector<bool>;
 
 struct ConfigHuntOptions {
@@ -30,7 +32,7 @@ struct ConfigHuntOptions {
   /// A metric without noise: one run each.
   bool is_deterministic = false;
   int max_runs = 400;
-  int max_end_runs = 60;  ///< before "no change above the minimum" or going on is decided
+  int max_end_runs = 60;  ///< most runs of both ends to find out whether they differ
 };
 
 struct ConfigRequest {
@@ -41,29 +43,30 @@ struct ConfigRequest {
 /// A smallest set of changes that moves the metric: none can be left out.
 struct ConfigCulprit : Effect {
   std::vector<int> changes;  ///< indices, ascending
-  /// That the set moves the metric and that no set with one change less does: the product of these
-  /// classifications.
+  /// Probability that the set moves the metric and that no set with one change less does: the
+  /// product over these sets.
   double confidence = 0.0;
   double before = 0.0;  ///< level of the good configuration
   double after = 0.0;   ///< with this set alone
   /// More than one change, and none of them moves the metric alone.
   bool is_interaction = false;
   bool is_improvement = false;  ///< it makes the metric better, which another culprit hides
-  /// Of the sets with one change less, those that could not be told: it may be too large.
+  /// How many sets with one change less could not be classified. If there are any, the culprit may
+  /// hold changes that it does not need.
   int num_untold = 0;
-  /// The bad configuration without this set and the culprits before it was run, and is as the good
-  /// one but for less than the least effect.
+  /// The bad configuration without this culprit and those before it was run, and differs from the
+  /// good one by less than the least effect.
   bool is_good_restored = false;
 };
 
 struct ConfigHuntResult : HuntOutcome {
   std::vector<ConfigCulprit> culprits;  ///< in the order in which they were found
-  /// Of a culprit: probability that the bad configuration without all of them is as the good one;
-  /// 0 when that could not be measured.
+  /// Probability that the bad configuration without all culprits differs from the good one by less
+  /// than the least effect; 0 when that could not be measured.
   double complete = 0.0;
-  std::vector<int> suspects;  ///< the changes that the search is down to
-  /// That the set that was looked at last is what it seems to be: one that moves the metric, or one
-  /// that does not; 0 before the first.
+  std::vector<int> suspects;  ///< the changes that are still searched
+  /// Probability that the last set was classified rightly, as moving the metric or not; 0 before
+  /// the first.
   double certainty = 0.0;
   int num_failed = 0;  ///< sets that could not be measured
 };
@@ -84,7 +87,8 @@ class ConfigHunt {
   /// What is known so far.
   [[nodiscard]] const ConfigHuntResult& result() const { return result_; }
   [[nodiscard]] int num_runs() const { return static_cast<int>(readings_.size()); }
-  /// A guess: as if one change was to blame; none before the ends tell anything, 0 when it is over.
+  /// A guess, as if one change was to blame. Empty before the ends have told anything, 0 when the
+  /// hunt is over.
   [[nodiscard]] std::optional<RunsLeft> expected_runs_left() const;
 
  private:
@@ -94,7 +98,7 @@ class ConfigHunt {
     ChangeSet top;
     double sign = 1.0;
     double threshold = 0.0;
-    std::vector<size_t> likely;  ///< whose level a bad-like set may have
+    std::vector<size_t> likely;  ///< sets whose level a set that moves the metric may have
   };
   /// A classification that an answer rests on.
   struct Check {
@@ -105,27 +109,28 @@ class ConfigHunt {
   std::optional<ConfigRequest> compare_ends();
   std::optional<ConfigRequest> search();
   void ask_for_reference();
-  /// The direction in which the stage's top without what was found is off, 0 when it is not; none
-  /// while a run is pending or when it cannot be measured.
+  /// How the stage's top without `found` compares with the good configuration: 1 worse, -1 better,
+  /// 0 alike. Empty while a run is pending or when it cannot be measured.
   std::optional<int> direction_of(const Stage& before, const ChangeSet& found);
   Stage stage_of(const ChangeSet& top, int direction);
-  /// A smallest set that moves the metric, the empty one when on a second look not even the stage's
-  /// top does; none while a run is pending.
+  /// A smallest set that moves the metric. The empty set if after more runs not even the stage's
+  /// top moves it; no value while a run is pending.
   std::optional<ChangeSet> minimize(const Stage& stage);
   /// The members of `set` that move the metric together with each other and `context`, which moves
-  /// nothing alone: by halves, each in the presence of the other (Zeller 1999, "Yesterday, my
+  /// nothing alone. Searches each half while the other is applied (Zeller 1999, "Yesterday, my
   /// program worked"; Junker 2004, "QuickXplain"). A guess where changes hide one another.
   std::optional<ChangeSet> interfering(const Stage& stage, const ChangeSet& set,
                                        const ChangeSet& context);
-  /// Asks for fresh runs and for more where the answer is not sure enough; false while pending.
+  /// Whether `found` has been confirmed by enough runs. If not, asks for one more.
   bool verify(const Stage& stage, const ChangeSet& found);
   ConfigCulprit describe(const Stage& stage, const ChangeSet& found);
   void describe_effect();
   void update_drift();
-  /// The machine went one way, or the ends differ only until its course is taken off.
+  /// Whether the machine's drift explains the difference of the ends: it has a trend, or the ends
+  /// differ only before the drift is subtracted.
   [[nodiscard]] bool drift_explains_ends() const;
   void finish_ends(EndsState state);
-  /// Of two sets' levels, by index.
+  /// Difference of the levels of two sets, given by their indices.
   LevelDifference difference_of(size_t a, size_t b);
   void finish(HuntVerdict verdict, std::string reason);
 
@@ -155,7 +160,7 @@ class ConfigHunt {
   bool is_searching_ = false;
   bool is_over_ = false;
   std::optional<ConfigRequest> pending_;
-  /// Runs that a set had when it became part of an answer to verify.
+  /// For each answer that is verified, how many runs each of its sets had when that began.
   std::map<ChangeSet, std::map<ChangeSet, size_t>> suspected_at_;
 };
 

@@ -1,5 +1,5 @@
-// Whether the two ends of a hunt differ, be they commits or configurations: which of them to run
-// next, and what their runs say.
+// Finds out whether the two ends of a hunt differ, be they commits or configurations. Says which of
+// them to run next, and what their runs show.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@ namespace moetune::tuner {
 enum class EndsState : uint8_t {
   open,     ///< more runs are needed
   differ,   ///< the bad end is worse
-  alike,    ///< by less than the least effect
-  swapped,  ///< the bad end is better, and freshly run still is
+  alike,    ///< they differ by less than the least effect
+  swapped,  ///< the bad end is better, and fresh runs have confirmed it
   hidden,   ///< the noise is too large to tell
 };
 
 struct EndsOptions {
   double confidence = 0.95;
-  int max_runs = 60;      ///< of both together; twice as many where the machine drifts
+  int max_runs = 60;      ///< most runs of both together; twice as many if the machine drifts
   bool is_exact = false;  ///< there is no noise: one run of each
 };
 
@@ -32,20 +32,21 @@ class Ends {
  public:
   explicit Ends(const EndsOptions& options) : options_(options) {}
 
-  /// In the order good, bad, bad, good: a drift that goes on evenly falls on both alike.
+  /// Whether the good end is to be run next. The order is good, bad, bad, good, so that a steady
+  /// drift falls on both alike.
   [[nodiscard]] static bool is_good_next(size_t num_runs);
 
-  /// What has been read of each so far, in the order of time; more is worse, and at least one of
-  /// each. `least_effect` in units of the readings, `weight_of_reading` as in level_difference.
+  /// Takes all readings of each end so far, in the order of time; more is worse. Each end needs
+  /// one. `least_effect` is in units of the readings, `weight_of_reading` as in level_difference.
   void update(const std::vector<double>& good, const std::vector<double>& bad, double least_effect,
               double weight_of_reading);
 
-  /// Of the last update, with each end's runs in turns.
+  /// Judges the readings of the last update, which have to be of both ends in turns.
   [[nodiscard]] EndsState judge(bool is_drifting);
   [[nodiscard]] const LevelDifference& difference() const { return difference_; }
-  /// Neither is worse than the other by the least effect.
+  /// Whether it is sure that neither is worse than the other by the least effect.
   [[nodiscard]] bool are_alike() const;
-  /// Of both, before anything is decided.
+  /// How many runs of both together are made before anything is decided.
   [[nodiscard]] size_t num_first_runs() const;
 
  private:
@@ -58,11 +59,11 @@ class Ends {
   std::vector<double> bad_;
   double least_effect_ = 0.0;
   double weight_of_reading_ = 1.0;
-  std::optional<size_t> suspected_at_;  ///< runs of both when the bad end began to look better
+  std::optional<size_t> suspected_at_;  ///< number of runs when the bad end began to look better
 };
 
-/// Once a search is under way: when one of the ends is run again, in turns, so that a drift of the
-/// machine shows.
+/// Says when one of the ends is run again during a search, so that a drift of the machine shows.
+/// The ends take turns.
 class EndsAgain {
  public:
   /// Whether an end is due after `num_runs` runs of the whole hunt.
@@ -75,21 +76,22 @@ class EndsAgain {
   size_t last_ = 0;
 };
 
-/// Of each commit or set of changes that an answer rests on, after the search has come to it.
+/// How many fresh runs confirm an answer, of each commit or set of changes that it rests on.
 inline constexpr size_t kFreshRuns = 2;
 
 /// What the ends are called in sentences.
 struct EndNames {
   const char* end;  ///< end, configuration
-  const char* run;  ///< what a run is of: commit, configuration
+  const char* run;  ///< what is run: commit, configuration
 };
 
-/// The verdict on ends that do not differ, and its reason. `is_drift`: the machine drifted, and
-/// that explains what difference the raw runs show. `was_searched`: they had seemed to differ.
+/// The verdict on ends that do not differ, and its reason.
 struct EndsVerdict {
   HuntVerdict verdict = HuntVerdict::unresolved;
   std::string reason;
 };
+/// `is_drift`: the machine's drift explains the difference that the readings show. `was_searched`:
+/// the ends had seemed to differ, so a search had begun.
 EndsVerdict verdict_on(EndsState state, bool is_drift, const EndNames& names,
                        bool was_searched = false);
 

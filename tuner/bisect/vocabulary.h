@@ -12,34 +12,36 @@ namespace moetune::tuner {
 
 /// Why a commit or a set of changes is run.
 enum class RunPurpose : uint8_t {
-  ends,       ///< whether there is a change at all
-  search,     ///< where it is
-  reference,  ///< an end once more: whether the machine has drifted
-  verify,     ///< a suspect and its parent, freshly
+  ends,       ///< to find out whether there is a change at all
+  search,     ///< to find out where it is
+  reference,  ///< an end once more, to find out whether the machine has drifted
+  verify,     ///< fresh runs of a suspect and its parent
 };
 const char* name_of(RunPurpose purpose);
 
 enum class HuntVerdict : uint8_t {
   culprit,
   no_change,
-  environment_changed,  ///< what differs is when the runs were made, not what they ran
+  environment_changed,  ///< the machine's drift explains the difference
   unresolved,           ///< no answer; the reason says why
 };
 const char* name_of(HuntVerdict verdict);
 
-/// What every hunt ends with, beside its culprits.
+/// The result of any hunt, without its culprits.
 struct HuntOutcome : EndsEffect {
   HuntVerdict verdict = HuntVerdict::unresolved;
   bool is_swapped = false;  ///< the bad end is better than the good one
-  std::string reason;       ///< of a verdict that is not `culprit`, or what a culprit leaves open
+  /// Why the verdict is not `culprit`; if it is, what is still open.
+  std::string reason;
   bool has_drift = false;
-  std::optional<double> no_change;  ///< probability; none before anything was decided
+  /// Probability that nothing has changed; empty before anything was decided.
+  std::optional<double> no_change;
 };
 
 /// How many runs a hunt is expected to need still.
 struct RunsLeft {
   int likely = 0;
-  int most = 0;  ///< enough for most hunts; tests/bench/bisect_bench.cpp prints for how many
+  int most = 0;  ///< enough for nine of ten hunts, as tests/bench/bisect_bench.cpp measures
 };
 
 }  // namespace moetune::tuner

@@ -1,5 +1,5 @@
-// The machine's part in the readings: whether runs depend on when they were made, and the course of
-// the machine's speed over time, to be subtracted.
+// The machine's part in the readings. Finds out whether readings depend on when they were made. If
+// so, estimates by how much the machine was slower or faster at each of them, to be subtracted.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@ struct TimedReading {
 inline constexpr double kTrendScore = 3.0;
 inline constexpr double kWanderScore = 2.0;
 
-/// How much of an independent reading one is worth while the speed wanders: what the course leaves
-/// resembles that of the neighbours. What is claimed with it agrees with what is delivered
-/// (tests/bench/bisect_bench.cpp).
+/// How much of an independent reading one is worth while the speed wanders: after the drift was
+/// subtracted, neighbours still resemble each other. With this value, claimed confidences agree
+/// with measured ones (tests/bench/bisect_bench.cpp).
 inline constexpr double kWeightInWander = 0.95;
 
 /// Evidence for a trend over time within commits, in standard deviations: Kendall's statistic
@@ -34,10 +34,11 @@ double trend_score(const std::vector<TimedReading>& readings);
 /// than three readings are left out.
 double wander_score(const std::vector<TimedReading>& readings);
 
-/// How far the machine was off at each reading, 0 on average, by the readings at `references`. Fits
-/// a level per reference and a line through the nearest readings in time, again and again until
-/// both settle. A reading does not smooth its own noise away. All 0 without references, or while
-/// one of them has no reading. `least_scale`: of the noise.
+/// How far the machine was off at each reading, 0 on average. Estimated from the readings at
+/// `references`: fits a level for each reference and a line through the nearest readings in time,
+/// in turns until both settle. The line at a reading is fitted without that reading, so that it
+/// does not follow its noise. All 0 without references, or while one of them has no reading.
+/// `least_scale` is a lower bound of the noise.
 std::vector<double> machine_drift(const std::vector<TimedReading>& readings,
                                   const std::vector<int>& references, double least_scale);
 
@@ -47,18 +48,19 @@ struct TurnDifference {
   double noise_factor = 1.0;  ///< its noise over that of one reading
 };
 
-/// For readings in turns with a reference, where they are too few for a course. Each other reading
-/// is compared with the line in time between the reference's neighbours, which takes off what
-/// changes evenly; at an end, with the one neighbour. Empty without readings of the reference.
+/// For readings that were made in turns with a reference and are too few for machine_drift(). Takes
+/// the readings of the reference just before and just after each other reading, and compares it
+/// with the line in time between them. This removes a steady drift. The first and the last reading
+/// may have one such neighbour only. Empty without readings of the reference.
 std::vector<TurnDifference> differences_in_turns(const std::vector<TimedReading>& readings,
                                                  int reference);
 
-/// The readings at two references by commit, in the order of time, less the machine's drift; a
-/// reference without a reading is left out.
+/// The readings at the positions a and b, by position and in the order of time, less the machine's
+/// drift. A position without readings is left out.
 std::vector<CommitReadings> without_drift(const std::vector<TimedReading>& readings, int a, int b);
 
-/// Whether what was measured then and now of one commit differs, by `min_effect_ratio` of its level
-/// at least; not with fewer than three readings of each.
+/// Whether the readings of one commit differ between two times by `min_effect_ratio` of its level
+/// at least. False with fewer than three readings of either time.
 bool levels_differ(const std::vector<double>& then, const std::vector<double>& now,
                    double min_effect_ratio, double confidence);
 
@@ -67,21 +69,23 @@ bool levels_differ(const std::vector<double>& then, const std::vector<double>& n
 bool raw_ends_differ(const std::vector<TimedReading>& readings, int good, int bad, double threshold,
                      double confidence);
 
-/// Looks at a growing list of readings: once they depend on when they were made, every run should
-/// be paired with one of a reference, and the machine's course is taken off all of them.
+/// Watches a growing list of readings for drift. Once they depend on when they were made, every run
+/// should be paired with one of a reference, and the drift is to be subtracted from all of them.
 class DriftWatch {
  public:
-  /// Looks for drift in `readings`. update() does so, too, and takes the course.
+  /// Looks for drift in `readings`. update() does so, too, and estimates the drift.
   void notice(const std::vector<TimedReading>& readings);
   void update(const std::vector<TimedReading>& readings, const std::vector<int>& references,
               double least_scale);
 
   [[nodiscard]] bool is_there() const { return is_there_; }
-  /// The machine went one way, when that was noticed; else its speed wandered.
+  /// Whether the machine had a trend, slower or faster, when drift was noticed. Otherwise its speed
+  /// went up and down.
   [[nodiscard]] bool is_trend() const { return is_trend_; }
-  /// How far the machine was off at a reading of the last update; the last one's for later ones.
+  /// How far the machine was off at a reading of the last update. Readings that came later get the
+  /// value of the last one.
   [[nodiscard]] double course_at(size_t reading) const;
-  /// How much of an independent reading each one counts for: 1, or kWeightInWander.
+  /// How much of an independent reading each one is worth: 1 or kWeightInWander.
   [[nodiscard]] double weight_of_reading() const;
 
  private:

@@ -1,4 +1,5 @@
-// log(sum of exp), term by term: probabilities of many readings are far below what a number holds.
+// log(sum of exp), term by term. The probability of many readings is smaller than any double, so it
+// is only handled by its logarithm.
 #pragma once
 
 #include <cmath>

@@ -1,6 +1,6 @@
-// How much faster one configuration is than another, by runs of both that were made at different
-// times on a machine that others may use, too. What bisect asks of two commits, asked of two
-// configurations: same noise model, same course of the machine.
+// How much faster one configuration is than another. Their runs were made at different times on a
+// machine that others may use, too. The noise model and the handling of drift are those that hunts
+// use for two commits.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@
 
 namespace moetune::tuner {
 
-/// One run: its step time and what its own steps say of that.
+/// The step time of one run.
 struct RunReading {
   double log_ns = 0.0;  ///< logarithm of the step time
-  double error = 0.0;   ///< standard error of it, by the run's own steps; a share
+  double error = 0.0;   ///< its standard error, by the spread of the run's own steps; a ratio
   double time = 0.0;    ///< middle of the run, seconds on a clock that all runs share
 };
 
-/// From the time of a step, its interval of 95 %, and the steps behind it (may be none). With three
-/// steps or more the error is that of their median by their median absolute deviation, which a
-/// single slow step does not move as it does the interval of few steps; else half the interval.
+/// A reading from the time of a step, its interval of 95 %, and the single steps, which may be
+/// none. With three steps or more, the error is that of their median, by their median absolute
+/// deviation: a single slow step moves it little. Otherwise the error is that of the interval.
 RunReading reading_of(double step_ns, double low_ns, double high_ns,
                       const std::vector<double>& samples_ns, double time);
 
@@ -31,8 +31,8 @@ struct StepLevel {
   double low_ns = 0.0;
   double high_ns = 0.0;
 };
-/// Of one configuration by all its runs, which are at least one: the median of the runs, with the
-/// noise between them or within them, whichever is larger.
+/// The step time of one configuration by all its runs, which are at least one. It is their median.
+/// The interval follows from the noise between runs or within them, whichever is larger.
 StepLevel level_of_runs(const std::vector<RunReading>& runs);
 
 /// log(before / after): above 0, the second one is faster.
@@ -40,14 +40,13 @@ struct LogGain {
   double mean = 0.0;
   double low = 0.0;  ///< of the interval of 95 %
   double high = 0.0;
-  double noise = 0.0;  ///< standard deviation of one run, a share
+  double noise = 0.0;  ///< standard deviation of one run, a ratio
 
-  /// Standard error, taking the interval for that of a normal distribution.
+  /// Standard error that a normal distribution with this interval has.
   [[nodiscard]] double error() const;
 };
 
-/// Readings of one search, in the order they were made, by configuration: an index that the caller
-/// gives.
+/// Readings of one search in the order they were made. The caller numbers the configurations.
 class RunLog {
  public:
   void add(int configuration, const RunReading& reading);
@@ -55,19 +54,20 @@ class RunLog {
   [[nodiscard]] size_t num_runs() const { return runs_.size(); }
   [[nodiscard]] size_t num_runs(int configuration) const;
 
-  /// By all runs of both, with the noise between runs that all repeated configurations show, and
-  /// not less than within them. Where runs turn out to depend on when they were made (DriftWatch),
-  /// the machine's course, read from what was run repeatedly, is taken off all of them first. Both
-  /// need a run.
+  /// The gain by all runs of both, which need a run each. The noise is that between the runs of all
+  /// repeated configurations, and at least that within runs. If readings depend on when they were
+  /// made (DriftWatch), the machine's drift is subtracted first, as the repeated configurations
+  /// show it.
   [[nodiscard]] LogGain gain(int before, int after) const;
 
-  /// By runs in turns (before, after, before, ...), which are given by their places: each run of
-  /// `after` against the line in time between the runs of `before` around it, so that a machine
-  /// that becomes slower evenly makes no difference. Both need a run among them.
+  /// The gain by runs in turns (before, after, before, ...), which are given by their indices in
+  /// this log. Compares each run of `after` with the line in time between the runs of `before`
+  /// around it, so that a steady drift makes no difference. Both need a run among them.
   [[nodiscard]] LogGain gain_in_turns(int before, int after,
                                       const std::vector<size_t>& places) const;
 
-  /// Standard deviation of one run, a share, by repeated ones; none without any.
+  /// Standard deviation of one run, a ratio, by repeated configurations; empty if none was
+  /// repeated.
   [[nodiscard]] std::optional<double> noise() const;
 
  private:
@@ -76,9 +76,9 @@ class RunLog {
     RunReading reading;
   };
   using ByConfiguration = std::map<int, std::vector<double>>;
-  /// The readings without the machine's course, where there is one to be seen.
+  /// The readings less the machine's drift, if any was noticed.
   [[nodiscard]] std::vector<double> freed() const;
-  /// What the runs tell of the noise, but for some of them.
+  /// What runs tell about the noise; some of them are left out.
   [[nodiscard]] NoiseEvidence evidence_without(const std::vector<bool>& is_left_out,
                                                double least_noise) const;
   [[nodiscard]] double usual_error(int before, int after) const;

@@ -1,5 +1,5 @@
-// How fast the machine was while one run lasted, by the durations of its many parts: a machine that
-// others share slows all of them, a commit only some.
+// How fast the machine was during one run, by the durations of its many parts. A machine that
+// others use, too, slows all parts. A commit slows only some.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@ namespace moetune::tuner {
 
 class RunSpeed {
  public:
-  /// From runs to compare others with: [runs][parts], durations above 0, all runs with the same
-  /// parts. Throws base::Error otherwise.
+  /// Takes the usual duration of each part from these runs: [runs][parts], above 0, all runs with
+  /// the same parts. Throws base::Error otherwise.
   explicit RunSpeed(const std::vector<std::vector<double>>& runs);
 
-  /// Logarithm of how many times longer than usual the parts of a run took: the mean of the middle
-  /// half of their ratios, each part with the weight of its usual duration. Parts that make up a
-  /// quarter of the time or less cannot move it alone.
+  /// Logarithm of how many times longer than usual the parts of a run took. It is the mean over the
+  /// middle half of the parts' ratios, each with its usual duration as weight. So parts that make
+  /// up less than a quarter of the time cannot move it alone.
   [[nodiscard]] double log_slowness(const std::vector<double>& parts) const;
 
-  /// Of all parts' time, the share of the longest one.
+  /// Share of the longest part in the time of all parts.
   [[nodiscard]] double largest_share() const;
 
  private:

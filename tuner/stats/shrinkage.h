@@ -1,17 +1,16 @@
 // What a gain is worth when it is the best of many that were tried.
 //
-// Of many noisy measurements the largest is too large: whoever picks it is disappointed later (the
+// The largest of many noisy measurements is too large: whoever picks it is disappointed later (the
 // optimizer's curse; Smith and Winkler 2006, "The Optimizer's Curse: Skepticism and Postdecision
-// Surprise in Decision Analysis"). Their remedy is taken here: before it is judged, each measured
-// gain is drawn towards what the cost model predicted, by as much as its noise is larger than the
-// errors that predictions are seen to have. Selection then needs no further correction (Dawid 1994,
-// "Selection paradoxes of Bayesian inference").
+// Surprise in Decision Analysis"). Their remedy is used here. Before a measured gain is judged, it
+// is drawn towards the gain that the cost model predicted. The larger its noise is, compared with
+// the errors that predictions have shown, the further it is drawn. Selection then needs no other
+// correction (Dawid 1994, "Selection paradoxes of Bayesian inference").
 //
-// Rather this than a correction of thresholds, such as Benjamini and Hochberg's: a search decides
-// one by one and cannot know how many candidates are still to come, it has a prediction for each,
-// and the size of the gain that is told is put right, too, not only the decision. On a quiet
-// machine it changes nothing; where noise hides everything, it decides as the prediction does, but
-// by the width of its errors.
+// Thresholds are not corrected instead, as Benjamini and Hochberg do, for three reasons. A search
+// decides one by one and does not know how many candidates will follow. It has a prediction for
+// each. And the size of the gain is corrected, too, not only the decision. On a quiet machine all
+// this changes nothing. Where noise hides everything, the prediction decides, within its errors.
 #pragma once
 
 #include <vector>
@@ -25,8 +24,9 @@ class PredictionErrors {
  public:
   void add(double predicted_log_gain, const LogGain& measured);
   void clear() { errors_.clear(), variances_.clear(); }
-  /// Standard deviation around the prediction, robustly and without the noise of what was measured.
-  /// Wide while few are known, and never so small that a prediction would outweigh a measurement.
+  /// Robust standard deviation of true gains around their predictions; the noise of the
+  /// measurements is taken out. Wide while few are known, and never below a bound that keeps
+  /// predictions from outweighing measurements.
   [[nodiscard]] double spread() const;
 
  private:
@@ -34,10 +34,10 @@ class PredictionErrors {
   std::vector<double> variances_;
 };
 
-/// Independent measurements of one gain, which are at least one, and its prediction together. Where
-/// both could hardly be true, the prediction is taken for as wrong as it must be at least: a prior
-/// has to give way to data that contradict it (Dawid 1973, "Posterior expectations for large
-/// observations"), and one configuration may be what the cost model does not know.
+/// The best estimate of one gain from its prediction and one or more independent measurements. If
+/// both can hardly be true, the spread of the prediction is widened until they agree: a prior has
+/// to give way to data that contradict it (Dawid 1973, "Posterior expectations for large
+/// observations"), and the cost model may not know what is special about one configuration.
 LogGain shrunk(const std::vector<LogGain>& measured, double predicted_log_gain, double spread);
 
 }  // namespace moetune::tuner

@@ -1,6 +1,7 @@
-// Whether a set of changes moves a noisy metric: the posterior of its level beside the good end's,
-// from few runs. The noise model is that of levels.h; what is new is the prior: a set has
-// the good end's level, or that of a set which is known to be bad, or (less likely) any other.
+// Whether a set of changes moves a noisy metric: the posterior of its level against the good end's,
+// from few runs. The noise is normal with standard deviation s, or with 10 s for one run in twenty.
+// The prior of a set's level: it is the good end's, or that of a set which is known to be bad, or
+// (less likely) any other.
 #pragma once
 
 #include <cstddef>
@@ -10,26 +11,26 @@
 
 namespace moetune::tuner {
 
-/// Where a level lies from a reference: probabilities, together 1.
+/// Probabilities of where a level lies against a reference; their sum is 1.
 struct LevelSides {
-  double below = 0.0;  ///< by more than the threshold
-  double near = 1.0;
-  double above = 0.0;
+  double below = 0.0;  ///< below it by more than the threshold
+  double near = 1.0;   ///< within the threshold
+  double above = 0.0;  ///< above it by more than the threshold
 };
 
-/// Readings of several sets, by an index that the caller gives; more is worse.
+/// Readings of several sets, which the caller numbers; more is worse.
 class SubsetLevels {
  public:
   void add(size_t set, double value);
-  /// Forgets all readings; `weight_of_reading` of those to come as in ChangePointOptions.
+  /// Forgets all readings. Those to come have this weight, as in ChangePointOptions.
   void clear(double weight_of_reading);
   [[nodiscard]] size_t num_runs(size_t set) const {
     return set < sets_.size() ? sets_[set].values.size() : 0;
   }
   [[nodiscard]] const std::vector<double>& values(size_t set) const { return sets_[set].values; }
 
-  /// The level of `set` from that of `good`. `likely`: sets whose level it may have exactly. Both
-  /// sets and each of `likely` need a reading.
+  /// Compares the level of `set` with that of `good`. `likely` are other sets whose level it may
+  /// have exactly. All these sets need a reading.
   LevelSides compare(size_t set, size_t good, const std::vector<size_t>& likely, double threshold);
 
  private:

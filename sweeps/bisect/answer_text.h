@@ -1,4 +1,5 @@
-// What answers of both kinds of hunts have in common, for programs and for people.
+// The common part of the answers of hunts through commits and through configurations, as JSON and
+// as text.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -14,12 +15,12 @@ struct AnswerLimits {
   double min_effect_ratio = 0.0;
 };
 
-/// The object without its culprits.
+/// The answer as an object, without its culprits.
 nlohmann::json answer_json(const AnyHuntAnswer& answer, const tuner::HuntOutcome& outcome,
                            const AnswerLimits& limits);
 
-/// Adds effect, before and after to a culprit's object: null where runs fail, as failing has no
-/// level.
+/// Adds "effect", "before" and "after" to a culprit's object. They are null if the regression is
+/// that runs fail, which has no level.
 void add_levels(const AnyHuntAnswer& answer, const tuner::Effect& effect, double before,
                 double after, nlohmann::json& culprit);
 

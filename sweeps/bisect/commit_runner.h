@@ -1,5 +1,6 @@
-// One measurement of one commit: check it out, build it unless that was done before, run it, read
-// the value. What goes wrong is a value, not an exception; nothing that it started runs on.
+// Measures one commit once: checks it out, builds it unless that was done before, runs it, and
+// reads the value. A failure is a status of the result, not an exception. Nothing that was started
+// keeps running afterwards.
 #pragma once
 
 #include <chrono>
@@ -21,18 +22,19 @@ struct CommitRunnerOptions {
   std::string repository;     ///< any folder inside it
   std::string scratch;        ///< for checkouts, builds and logs; made when it is not there
   std::string build_command;  ///< empty: nothing is built, and one checkout serves all commits
-  /// Prints the value as the last line of its standard output, as a number or a JSON object with
-  /// numbers (and, as an object under "config", the configuration with its defaults filled in); or
-  /// leaves a store as *.db in MOETUNE_BISECT_OUT, which is read first; or is a training run whose
-  /// log it prints or leaves there.
-  /// Empty, like build_command: our own engine, with the two commands below.
+  /// A command that gives the value in one of these ways:
+  /// - it leaves a store as *.db in MOETUNE_BISECT_OUT, which is read first;
+  /// - it prints the value as the last line of its standard output: a number, or a JSON object with
+  ///   numbers, and under "config" the configuration with its defaults filled in;
+  /// - it is a training run whose log it prints or leaves in MOETUNE_BISECT_OUT.
+  /// Empty together with build_command: our own engine, with the two commands below.
   std::string run_command;
   std::string spec_path;
   std::string metric;
-  /// After these a command is ended, with everything it has started. 0: never.
+  /// A command that takes longer is ended, with everything it has started. 0: no limit.
   std::chrono::milliseconds build_limit = std::chrono::hours(2);
   std::chrono::milliseconds run_limit = std::chrono::minutes(30);
-  /// Called with what is going on ("building 1a2b3c4d5e6f") several times per second. May be empty.
+  /// Is told what goes on ("building 1a2b3c4d5e6f"), several times per second. May be empty.
   std::function<void(const std::string&)> on_tick;
 };
 

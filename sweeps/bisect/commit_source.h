@@ -1,4 +1,4 @@
-// Where a hunt's runs come from: commits of a repository, each answer kept in the store before the
+// The source of a hunt's runs: measures commits of a repository, and stores each result before the
 // hunt goes on.
 #pragma once
 
@@ -11,7 +11,8 @@
 
 namespace moetune::sweeps {
 
-/// What a measurement depends on beside commit and spec: machine, driver, clocks; one line.
+/// One line with all that a measurement depends on besides commit and spec: machine, driver,
+/// clocks.
 std::string machine_identity();
 
 class CommitSource final : public HuntSource {
@@ -24,9 +25,9 @@ class CommitSource final : public HuntSource {
   [[nodiscard]] bool is_built(int position) const override;
   void discard_build(int position) override;
 
-  /// Measurements that still hold here, in the order of time: of this hunt when it was interrupted,
-  /// and of other hunts that asked another question of the same commits. The latter never count as
-  /// a fresh look at a suspect.
+  /// Stored measurements that can be used again, in the order of time: those of this hunt, if it
+  /// was interrupted, and those of other hunts through the same commits. The latter never count as
+  /// fresh runs of a suspect.
   [[nodiscard]] std::vector<HuntRun> earlier() const;
 
  private:

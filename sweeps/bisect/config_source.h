@@ -1,4 +1,5 @@
-// Two configurations of a trial: what differs, what lies between, and what it costs to run.
+// Hunts between two configurations of a trial: finds where they differ, makes those in between, and
+// runs them.
 #pragma once
 
 #include <chrono>
@@ -21,7 +22,8 @@ struct SpecChange {
   nlohmann::json after;
 };
 
-/// In the order of the document. Lists and plain values are whole; objects are looked into.
+/// All places, in the order of the document. Objects are compared member by member, lists as a
+/// whole.
 std::vector<SpecChange> differences(const spec::TrialSpec& good, const spec::TrialSpec& bad);
 
 /// The good configuration with some changes. Throws base::UsageError where that is no legal
@@ -38,7 +40,8 @@ struct ConfigRunnerOptions {
   std::string launcher{};  ///< as in RunnerOptions
 };
 
-/// Runs one configuration once. Combinations that break a rule are `build_failed`, with the rule.
+/// Runs one configuration once. One that breaks a rule has the status `build_failed` and the rule
+/// as its message.
 CommitRun run_config(const spec::TrialSpec& trial, const ConfigRunnerOptions& options);
 
 struct ConfigSetup {
@@ -53,14 +56,15 @@ struct ConfigSetup {
   std::function<bool()> is_stop_asked;
 };
 
-/// `moved`: from the good configuration to that with one culprit alone.
+/// Here `moved` is what changes from the good configuration to that with one culprit alone.
 struct ConfigAnswer : AnyHuntAnswer {
   tuner::ConfigHuntResult result;
 };
 
-/// Hunts until the end or a stop; each run is kept in the store's hunt before the next one starts,
-/// and those that are there are not repeated; old ones are compared at the ends first. A bad
-/// configuration that fails where the good one does not is hunted for that.
+/// Hunts until the end or a stop. Each run is stored before the next one starts. Runs that are
+/// stored already are not repeated; if they are old, the ends are run again to see whether they
+/// still hold. If the bad configuration fails and the good one does not, hunts for the cause of the
+/// failure.
 ConfigAnswer run_config_hunt(const ConfigSetup& setup, store::Store& store, int64_t hunt_id);
 
 nlohmann::json to_json(const ConfigAnswer& answer, const ConfigSetup& setup);

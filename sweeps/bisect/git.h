@@ -1,5 +1,5 @@
-// The repository that is searched, only ever read: commits, their order and what they changed.
-// Checkouts are made elsewhere (worktree.h).
+// The repository that is searched: its commits, their order and their files. It is only read.
+// Checkouts are made by worktree.h.
 #pragma once
 
 #include <optional>
@@ -15,42 +15,43 @@ namespace moetune::sweeps {
 /// 40 hex digits in lower case (64 in a SHA-256 repository).
 bool is_commit_id(const std::string& text);
 
-/// A git repository seen through the git program; never changes the user's checkout, index, refs or
-/// config. Ids that are passed in are what resolve() returned.
+/// A git repository, read by the git program. Never changes the user's checkout, index, refs or
+/// config. Its functions take ids that resolve() returned.
 class GitRepository {
  public:
   /// `path` is any folder inside it. Throws base::UsageError in words: not a folder, not a
   /// repository, no git program.
   static GitRepository open(const std::string& path);
 
-  /// Full id of the commit that a name means. A name that looks like an option, is empty, has
-  /// control characters, or names no commit: base::UsageError naming `option` (--good, --bad).
+  /// Full id of the commit that a name means. Throws base::UsageError naming `option` (--good,
+  /// --bad) if the name is empty, looks like an option, has control characters, or names no commit.
   [[nodiscard]] std::string resolve(const std::string& revision, const std::string& option) const;
-  /// Also true for a commit and itself.
+  /// True, too, if both are the same commit.
   [[nodiscard]] bool is_ancestor(const std::string& ancestor, const std::string& commit) const;
-  /// Commits after `good` up to and with `bad`, oldest first: those that were the tip of bad's
-  /// branch, or with `first_parent` false those of merged branches too. base::UsageError when good
-  /// is not a (first-parent) ancestor of bad, saying what would be right.
+  /// Commits after `good` up to and with `bad`, oldest first: those on the line of first parents,
+  /// or with `first_parent` false those of merged branches, too. Throws base::UsageError, which
+  /// says what would be right, if good is not a (first-parent) ancestor of bad.
   [[nodiscard]] std::vector<CommitInfo> commits(const std::string& good, const std::string& bad,
                                                 bool first_parent) const;
   [[nodiscard]] CommitInfo info(const std::string& id) const;
-  /// The two ends of the range of commits that a merge brought in: where its branches part, and the
-  /// tip that was merged. Empty for any other commit.
+  /// The ends of the range of commits that a merge brought in: the commit where its branches part,
+  /// and the tip that was merged. Empty if it is no merge.
   [[nodiscard]] std::optional<std::pair<std::string, std::string>> merged_range(
       const std::string& id) const;
   /// Whether a file or folder is in a commit.
   [[nodiscard]] bool has_path(const std::string& id, const std::string& path) const;
-  /// Whether tracked files differ from the checked-out commit. For a note only: what is measured
-  /// comes from commits.
+  /// Whether tracked files differ from the checked-out commit. Such changes are not measured, which
+  /// a note says.
   [[nodiscard]] bool is_dirty() const;
 
   /// The top folder of the checkout; of a bare repository, the repository itself.
   [[nodiscard]] const std::string& root() const { return root_; }
   /// The folder with objects and refs, shared by all its worktrees.
   [[nodiscard]] const std::string& common_folder() const { return common_; }
-  /// This checkout's own part of it, which holds its submodules.
+  /// The part of that folder that belongs to this checkout. It holds the submodules.
   [[nodiscard]] const std::string& git_folder() const { return git_folder_; }
-  /// The same for every clone: the first commit of the checked-out branch; without one, the folder.
+  /// A name that is the same for every clone: the first commit of the checked-out branch, or the
+  /// folder if there is none.
   [[nodiscard]] std::string identity() const;
   [[nodiscard]] const GitProgram& git() const { return git_; }
 

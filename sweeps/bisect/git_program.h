@@ -1,5 +1,5 @@
-// Calling the git program: by argument vectors, never through a shell; without hooks, pager,
-// prompts and the user's GIT_* variables; with its words in English.
+// Calls the git program by argument vectors, never through a shell. Hooks, pager, prompts and the
+// user's GIT_* variables are switched off, and its messages are in English.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@
 
 namespace moetune::sweeps {
 
-/// Ctrl-C while something was waited for; see interrupt.h.
+/// The user pressed Ctrl-C while something was waited for.
 class Interrupted : public base::Error {
  public:
   Interrupted() : Error("stopped by the user") {}
@@ -19,8 +19,8 @@ class Interrupted : public base::Error {
 /// The path of a program that execve can start, looked up in PATH; empty when there is none.
 std::string find_in_path(const std::string& name);
 
-/// "env -u NAME ...": takes out what would make a git of another folder work on the user's
-/// repository (moetune may itself be run by a hook, where git sets these).
+/// "env -u NAME ...": unsets the variables that would make git work on the user's repository,
+/// whatever its folder. Git sets them for hooks, and a hook may run moetune.
 std::vector<std::string> without_git_variables();
 
 class GitProgram {
@@ -41,15 +41,16 @@ class GitProgram {
   /// cannot be started or takes longer than `limit`, Interrupted on Ctrl-C.
   [[nodiscard]] Output run(const std::string& folder, const std::vector<std::string>& arguments,
                            std::chrono::milliseconds limit = kLimit) const;
-  /// The same; standard output of a call that must end with 0, else base::Error in git's words.
+  /// Runs git like run() and returns its standard output. Throws base::Error with git's message
+  /// unless it ends with 0.
   std::string text(const std::string& folder, const std::vector<std::string>& arguments,
                    std::chrono::milliseconds limit = kLimit) const;
-  /// text() without the line's end, for answers that are one line.
+  /// text() without the end of the line, for output of one line.
   [[nodiscard]] std::string line(const std::string& folder,
                                  const std::vector<std::string>& arguments) const;
 
-  /// A copy that takes a repository only from the folder it runs in, never from one above: for
-  /// calls that delete or overwrite.
+  /// A copy that only finds a repository in the folder it runs in, not in one above. For calls that
+  /// delete or overwrite.
   [[nodiscard]] GitProgram not_above(const std::string& folder) const;
 
  private:

@@ -1,4 +1,5 @@
-// The whole of a hunt: which metric to follow, what to run, what was found.
+// A whole hunt through commits: chooses the metric to follow and what to run, and says what was
+// found.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -1,5 +1,5 @@
-// What the runs of a hunt through commits say: the values of a metric at a commit, what two commits
-// differ in, which commits could not be measured.
+// The runs of a hunt through commits: values of a metric at a commit, differences between two
+// commits, and which commits could not be measured.
 #pragma once
 
 #include <functional>
@@ -15,11 +15,12 @@
 
 namespace moetune::sweeps {
 
-/// A pseudo metric "config NAME": 0 where a run's configuration has the good end's value, else 1.
+/// Prefix of a pseudo metric "config NAME": 0 if a run's configuration has the good end's value,
+/// else 1.
 inline constexpr const char* kConfigPrefix = "config ";
 
 double mean_of(const std::vector<double>& values);
-/// False when there are none.
+/// Whether all values are the same; false if there are none.
 bool are_equal(const std::vector<double>& values);
 
 class HuntRuns : public RunLog {
@@ -28,15 +29,15 @@ class HuntRuns : public RunLog {
 
   explicit HuntRuns(const HuntSetup& setup) : setup_(&setup) {}
 
-  /// Those made to verify a suspect are kept apart.
+  /// Keeps runs that verify a suspect apart from the others.
   size_t keep(const HuntRun& run) {
     return RunLog::keep(run, run.purpose == tuner::name_of(tuner::RunPurpose::verify));
   }
-  /// The first one at a position, used or not.
+  /// The first run at a position, whether the hunt has used it or not.
   [[nodiscard]] const CommitRun* first_at(int position) const;
-  /// A metric that is made from others of a run, under a name of its own.
+  /// Adds a metric that is computed from a run.
   void define(const std::string& metric, Value value_of) { defined_[metric] = std::move(value_of); }
-  /// How runs fail at the bad end, for kRunFailsMetric.
+  /// Says how runs fail at the bad end, for kRunFailsMetric.
   void set_failure(RunStatus failure) { failure_ = failure; }
 
   [[nodiscard]] std::optional<double> value_of(const CommitRun& run,
@@ -44,12 +45,12 @@ class HuntRuns : public RunLog {
   [[nodiscard]] std::vector<double> values_of(const std::string& metric, int position) const;
   [[nodiscard]] std::vector<tuner::TimedReading> timed(const std::string& metric,
                                                        const std::vector<int>& positions) const;
-  /// The same of what a function makes of them.
+  /// The same for a value that is computed from each run.
   [[nodiscard]] std::vector<tuner::TimedReading> timed(const Value& value,
                                                        const std::vector<int>& positions) const;
   /// Numbers that every good run of both ends has.
   [[nodiscard]] std::set<std::string> common_metrics() const;
-  /// In the effective configurations; nothing when one of them is not known.
+  /// Differences of the effective configurations; empty if one of them is not known.
   [[nodiscard]] std::vector<reports::ConfigChange> config_changes_between(int before,
                                                                           int after) const;
   [[nodiscard]] std::vector<HuntAnswer::Skipped> skipped() const;

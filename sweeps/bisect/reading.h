@@ -1,4 +1,5 @@
-// The number that a run was made for: printed as the last line, or left in a store.
+// Reads the number that a run was made for: from the last line that it printed, or from the store
+// or the log that it left.
 #pragma once
 
 #include <map>

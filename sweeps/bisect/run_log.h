@@ -1,5 +1,4 @@
-// The runs of a hunt in the order of time, whatever their positions stand for: commits, or sets of
-// changes.
+// The runs of a hunt in the order of time. A position is a commit or a set of changes.
 #pragma once
 
 #include <map>
@@ -10,14 +9,15 @@
 
 namespace moetune::sweeps {
 
-/// Runs of an earlier call are kept from the beginning, but count only from where the hunt asks for
-/// them: only so it goes the same way as the first time.
+/// Runs of an earlier call are kept from the beginning. They count as used only when the hunt asks
+/// for them, so that it takes the same way as the first time.
 class RunLog {
  public:
-  /// Index of the run. What is kept apart has numbers of its own at a position.
+  /// Keeps a run and returns its index. Runs that are kept apart are numbered by themselves at each
+  /// position.
   size_t keep(const HuntRun& run, bool is_apart = false);
   void use(size_t index);
-  /// The nth run at a position, none when there are fewer.
+  /// Index of the nth run at a position; empty if there are fewer.
   [[nodiscard]] std::optional<size_t> nth(int position, size_t n, bool is_apart = false) const;
   [[nodiscard]] const CommitRun& operator[](size_t index) const { return runs_[index].run; }
   /// When a run began, in seconds of building and running.
@@ -28,7 +28,7 @@ class RunLog {
   [[nodiscard]] double seconds() const { return run_seconds_ + build_seconds_; }
   /// Cost of a build in units of a run: 5 before anything is known, 0 if runs needed no build.
   [[nodiscard]] double build_cost() const;
-  /// Those that were used and ended well, in the order of time.
+  /// The runs at a position that were used and ended well, in the order of time.
   [[nodiscard]] RunList good_runs_at(int position) const;
 
  protected:

@@ -1,4 +1,4 @@
-// Measurements as rows of the store.
+// Converts measurements to rows of the store and back.
 #pragma once
 
 #include <optional>

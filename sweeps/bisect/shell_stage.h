@@ -1,5 +1,5 @@
-// One command of the user's, with a limit on its time: run, watched, and ended with everything that
-// it started, also what has left its session.
+// Runs one command of the user with a time limit. Ends it together with everything that it started,
+// even processes that have left its session.
 #pragma once
 
 #include <chrono>
@@ -13,8 +13,8 @@
 
 namespace moetune::sweeps {
 
-/// The variable that every process of a scratch folder's commands has, with the folder as value:
-/// what still has it when a command is over is a leftover.
+/// The variable that all commands of a scratch folder are run with; its value is the folder. A
+/// process that still has it after the command has ended is a leftover.
 inline constexpr const char* kScratchVariable = "MOETUNE_BISECT_SCRATCH";
 
 /// Kills all processes of this machine whose environment has that variable with that value, until
@@ -49,10 +49,10 @@ struct ShellEnd {
 /// Throws base::Error when the shell cannot be started.
 ShellEnd run_stage(const ShellStage& stage);
 
-/// The last bytes of a file; empty when there is none. Where the file is longer, the text starts
-/// behind the first line's end.
+/// The end of a file, at most so many bytes; empty if there is no file. If it is cut, it starts at
+/// the beginning of a line.
 std::string last_lines(const std::string& path, int64_t max_bytes);
-/// Whether one of the texts is in the file, letters of either case.
+/// Whether one of the texts is in the file; upper and lower case count as the same.
 bool file_has_any(const std::string& path, const std::vector<std::string_view>& texts);
 
 }  // namespace moetune::sweeps

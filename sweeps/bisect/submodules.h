@@ -1,4 +1,4 @@
-// Submodules of a checkout at the commits it names, without writing to any config of the user.
+// Checks out submodules at the commits that a checkout names. Writes to no config of the user.
 #pragma once
 
 #include <chrono>

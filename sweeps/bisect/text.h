@@ -1,4 +1,4 @@
-// Foreign text (commit subjects, what programs print) made fit for messages and for JSON.
+// Makes text of others, such as commit subjects and output of programs, fit for messages.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,11 @@
 
 namespace moetune::sweeps {
 
-/// Longest name or line of other people that is shown in a message.
+/// Longest name or line of others that a message shows.
 inline constexpr size_t kMaxShownBytes = 120;
 
-/// One line for people: valid UTF-8, control characters out, blanks around it off, and at most
-/// `max_bytes`, with an ellipsis where it was cut.
+/// The text as one line of valid UTF-8, trimmed, with blanks for control characters. It has at most
+/// `max_bytes`, with an ellipsis if it was cut.
 std::string plain_text(std::string_view text, size_t max_bytes = kMaxShownBytes);
 
 }  // namespace moetune::sweeps

@@ -1,6 +1,7 @@
 // Checkouts of commits in a scratch folder, outside the user's repository. The worktrees belong to
-// a bare repository of our own in that folder, which borrows the user's objects: nothing is ever
-// written to the user's repository, not even the list of its worktrees, whenever moetune is killed.
+// a bare repository of our own in that folder, which borrows the user's objects. So nothing is ever
+// written to the user's repository, not even to the list of its worktrees. This holds if moetune is
+// killed at any time.
 #pragma once
 
 #include <chrono>
@@ -10,8 +11,8 @@
 
 namespace moetune::sweeps {
 
-/// The scratch folder: a marker that it is ours, a lock, and the repository that borrows. Kept
-/// after the end, with the builds in it; deleting the folder is all the cleaning there is.
+/// The scratch folder: a marker that it is ours, a lock, and the repository that borrows. It stays
+/// after the end, with the builds in it. To clean up, delete the folder.
 class ScratchRepository {
  public:
   /// Makes the folder, or takes one that was made for the same repository. Throws base::UsageError
@@ -44,9 +45,9 @@ class Worktree {
 
   [[nodiscard]] const std::string& path() const { return path_; }
   /// Makes the folder exactly the commit, with its submodules at the commits it names and nothing
-  /// else in it. What an earlier or a killed run left is used again where it can be, else replaced.
-  /// Throws base::Error in plain words, for instance when a submodule cannot be fetched within
-  /// `limit`; Interrupted on Ctrl-C.
+  /// else in it. A checkout that an earlier or a killed run left is used again if possible, else
+  /// replaced. Throws base::Error in plain words, for instance if a submodule cannot be fetched
+  /// within `limit`, and Interrupted on Ctrl-C.
   void checkout(const std::string& id, std::chrono::milliseconds limit = GitProgram::kLimit) const;
 
  private:

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "engine/spec/problems.h"
+#include "kernels/base/utf8.h"
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::spec {
@@ -172,6 +173,13 @@ BOOST_AUTO_TEST_CASE(hostile_documents_end_in_a_message) {
   JsonReader reader(document, "f");
   BOOST_TEST(usage_error([&] { reader.boolean("a"); }).size() < 200u);
   BOOST_TEST(usage_error([&] { reader.boolean("b"); }) != "");
+  // The limit of 80 bytes lies between the two bytes of the last character, behind a quotation
+  // mark.
+  const json wide = {{"a", std::string(78, 'x') + "\xc3\xa9"}};
+  JsonReader wide_reader(wide, "f");
+  const std::string message = usage_error([&] { wide_reader.boolean("a"); });
+  BOOST_TEST(contains(message, "x..."));
+  BOOST_TEST(base::first_not_utf8(message) == message.size());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,6 +1,5 @@
 #include "engine/spec/dialects/shell.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "engine/spec/dialects/shell_words.h"

@@ -157,15 +157,17 @@ consteval size_t arity() {
 static_assert(arity<Knobs>() == kKnobs.size(),
               "every member of Knobs has exactly one row in kKnobs, and every row one member");
 
+std::string shown(std::string_view text) { return base::shortened(text, kMostKnobBytes); }
+
 [[noreturn]] void refuse(const KnobRow& row, std::string_view value) {
-  throw UsageError(fmt::format("knob '{}' is '{}', expected {}", row.name,
-                               base::shortened(value, kMostKnobBytes), row.values));
+  throw UsageError(
+      fmt::format("knob '{}' is '{}', expected {}", row.name, shown(value), row.values));
 }
 
 int64_t checked_integer(const KnobRow& row, int64_t value, std::string_view text) {
   if (value < row.min_value || value > kMaxValue) {
     throw UsageError(fmt::format("knob '{}' is {}, expected an integer from {} to {}", row.name,
-                                 base::shortened(text, kMostKnobBytes), row.min_value, kMaxValue));
+                                 shown(text), row.min_value, kMaxValue));
   }
   return value;
 }

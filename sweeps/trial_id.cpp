@@ -26,6 +26,15 @@ constexpr Word kWords[] = {
      "no sweep has tried its starting configuration"},
 };
 
+/// For who looks for a trial in a database with hunts, whose numbers are their own; else empty.
+std::string hunts_hint(const store::Store& store) {
+  if (store.read_bisects().empty()) return {};
+  return fmt::format(
+      "; of 'moetune bisect' it holds hunts: 'moetune ls {0} --hunts' lists them, 'moetune report "
+      "{0}' shows them",
+      store.path());
+}
+
 }  // namespace
 
 store::TrialRow find_trial(const store::Store& store, const std::string& word) {
@@ -33,7 +42,7 @@ store::TrialRow find_trial(const store::Store& store, const std::string& word) {
   if (row == std::end(kWords)) {
     std::string words;
     for (const Word& known : kWords) words += fmt::format("'{}', ", known.word);
-    return store.get_trial(word, words);
+    return store.get_trial(word, words, hunts_hint(store));
   }
   const std::vector<store::SweepRow> sweeps = store.read_sweeps();
   for (auto sweep = sweeps.rbegin(); sweep != sweeps.rend(); ++sweep) {
@@ -43,8 +52,8 @@ store::TrialRow find_trial(const store::Store& store, const std::string& word) {
     if (row->must_have_run && trial->status != spec::name_of(spec::TrialStatus::ok)) continue;
     return *trial;
   }
-  throw base::UsageError(fmt::format("{}: there is no trial '{}': {}; 'moetune ls' lists them",
-                                     store.path(), word, row->missing));
+  throw base::UsageError(fmt::format("{}: there is no trial '{}': {}; 'moetune ls' lists them{}",
+                                     store.path(), word, row->missing, hunts_hint(store)));
 }
 
 }  // namespace moetune::sweeps

@@ -412,9 +412,10 @@ class Store {
   [[nodiscard]] std::optional<TrialRow> get_trial(int64_t trial_id) const;
   /// Finds a trial by its id ("12") or by the first digits of its hash (at least 4). A text that is
   /// both is taken as an id. Throws base::UsageError if none or several match; `others` is what the
-  /// message names beside ids and hashes ("best, ").
+  /// message names beside ids and hashes ("best, "), `behind` what it ends with where none matches.
   [[nodiscard]] TrialRow get_trial(const std::string& id_or_hash_prefix,
-                                   const std::string& others = "") const;
+                                   const std::string& others = "",
+                                   const std::string& behind = "") const;
   /// Ordered by step, then rank.
   [[nodiscard]] std::vector<profiler::StepTrace> read_trace(int64_t trial_id) const;
   /// Replaces the contents of this connection's temporary table trace_record (columns:

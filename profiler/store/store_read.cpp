@@ -185,7 +185,8 @@ std::optional<TrialRow> Store::get_trial(int64_t trial_id) const {
   return first_of(trials_of(*database_, statement));
 }
 
-TrialRow Store::get_trial(const std::string& id_or_hash_prefix, const std::string& others) const {
+TrialRow Store::get_trial(const std::string& id_or_hash_prefix, const std::string& others,
+                          const std::string& behind) const {
   if (is_digits(id_or_hash_prefix)) {
     if (auto trial = get_trial(static_cast<int64_t>(std::stoll(id_or_hash_prefix)))) {
       return *std::move(trial);
@@ -201,8 +202,8 @@ TrialRow Store::get_trial(const std::string& id_or_hash_prefix, const std::strin
   if (matches.empty()) {
     throw base::UsageError(
         fmt::format("{}: no trial '{}'; give {}an id, or at least 4 digits of a hash, that "
-                    "'moetune ls' shows",
-                    path(), id_or_hash_prefix, others));
+                    "'moetune ls' shows{}",
+                    path(), id_or_hash_prefix, others, behind));
   }
   if (matches.size() > 1) {
     throw base::UsageError(fmt::format(

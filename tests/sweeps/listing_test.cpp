@@ -2,6 +2,8 @@
 // how that fits a terminal.
 #include "sweeps/listing.h"
 
+#include <fmt/format.h>
+
 #include <boost/test/unit_test.hpp>
 #include <chrono>
 #include <filesystem>
@@ -225,6 +227,26 @@ BOOST_AUTO_TEST_CASE(trials_are_shown_by_what_they_are) {
   // Trials that were run one by one do not hide the sweep's.
   BOOST_REQUIRE(run({"trial", spec, "--db", db, "--quiet"}).code == 0);
   BOOST_TEST(id_of("first-fit") == first_fit);
+}
+
+BOOST_AUTO_TEST_CASE(who_looks_for_a_trial_among_hunts_is_told_so) {
+  check_refused({"show", db, "77"}, 2, {"no trial '77'", "that 'moetune ls' shows\n"});
+  const std::string hunts = folder.file("hunts.db");
+  {
+    store::BisectRow row;
+    row.config_hash = "hunt";
+    row.config_json = "{}";
+    row.repository = "/src/engine";
+    row.good = std::string(40, 'a');
+    row.bad = std::string(40, 'b');
+    row.metric = "step_ns";
+    store::Store::open(hunts).open_bisect(row);
+  }
+  const std::string told = "; of 'moetune bisect' it holds hunts: 'moetune ls " + hunts +
+                           " --hunts' lists them, 'moetune report " + hunts + "' shows them\n";
+  for (const char* word : {"1", "abcd", "best", "first-fit"}) {
+    check_refused({"show", hunts, word}, 2, {fmt::format("no trial '{}'", word), told});
+  }
 }
 
 BOOST_AUTO_TEST_CASE(flags_are_shown_whole_on_every_terminal) {

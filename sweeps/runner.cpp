@@ -82,6 +82,14 @@ std::string or_else(const std::string& text, std::string otherwise) {
   return text.empty() ? std::move(otherwise) : text;
 }
 
+/// Behind the last step the result is still to be written.
+std::string where_it_ended(const std::string& last_progress) {
+  if (last_progress.empty()) return "before the first step";
+  const std::optional<int64_t> num_steps = steps_where_all_are_done(last_progress);
+  if (!num_steps) return "after " + last_progress;
+  return fmt::format("after all {} steps, before its result was written", *num_steps);
+}
+
 /// A zero exit code is believed only when the shard holds every step.
 void check_complete(const spec::TrialSpec& spec, const store::ShardContents& shard,
                     store::TrialResult& result) {
@@ -113,6 +121,7 @@ void check_divergence(const spec::TrialSpec& spec, const store::ShardContents& s
 TrialRun::TrialRun(TrialRun&& other) noexcept
     : result(std::move(other.result)),
       is_out_of_time(other.is_out_of_time),
+      last_progress(std::move(other.last_progress)),
       folder_(std::exchange(other.folder_, {})) {}
 
 const store::ShardContents& TrialRun::shard() const {
@@ -149,8 +158,7 @@ Ending judge(const WatchEnd& end, const std::string& message, const RunnerOption
   const auto ending = [](TrialStatus status, std::string reason) {
     return Ending{std::string(spec::name_of(status)), std::move(reason)};
   };
-  const std::string where =
-      end.last_progress.empty() ? "before the first step" : "after " + end.last_progress;
+  const std::string where = where_it_ended(end.last_progress);
   if (end.is_interrupted) return ending(TrialStatus::interrupted, "stopped by the user " + where);
   if (end.is_out_of_time) {
     return ending(TrialStatus::interrupted, "ended with the time budget, " + where);
@@ -377,6 +385,7 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
   result.status = std::move(ending.status);
   result.reason = std::move(ending.reason);
   run.is_out_of_time = aftermath.end.is_out_of_time;
+  run.last_progress = aftermath.end.last_progress;
   const bool is_ok = result.status == spec::name_of(TrialStatus::ok);
   const bool has_cause = !is_ok && !aftermath.end.is_hung && !aftermath.end.is_interrupted &&
                          !aftermath.end.is_out_of_time;

@@ -52,6 +52,7 @@ class TrialRun {
   /// The joined shards of all ranks; empty if they could not be read.
   [[nodiscard]] const store::ShardContents& shard() const;
   bool is_out_of_time = false;  ///< it was stopped at the deadline
+  std::string last_progress;    ///< "step 3 of 6"; empty where it is not known
 
  private:
   std::string folder_;

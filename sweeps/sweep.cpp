@@ -56,6 +56,15 @@ int64_t num_steps_of(const TrialRequest& request) {
   return request.num_steps > 0 ? request.num_steps : request.spec.num_steps;
 }
 
+/// Where in a trial the time was over.
+std::string place_in(const std::string& title, const std::string& step) {
+  if (const std::optional<int64_t> num_steps = steps_where_all_are_done(step)) {
+    return fmt::format("at the end of '{}' (all {} steps were done, its result was not written)",
+                       title, *num_steps);
+  }
+  return fmt::format("in the middle of '{}'{}", title, step.empty() ? "" : " (" + step + ")");
+}
+
 /// Of measurements that may stand for each other.
 std::string repeat_key(const TrialRequest& request) {
   return fmt::format("{} {} {}", request.hash, tuner::name_of(request.purpose),
@@ -132,11 +141,11 @@ void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
         num_interrupts() > 0 ? std::nullopt : execute(*request);
     if (!outcome && is_out_of_time_) {
       const std::string& kept = options_.runner.saved_run;
-      summary_.stop_reason = fmt::format(
-          "the budget of {} seconds is used up in the middle of '{}'{}, which {}",
-          options_.max_seconds, request->title, state_.step.empty() ? "" : " (" + state_.step + ")",
-          !kept.empty() && fs::exists(kept) ? "the next call goes on with"
-                                            : "starts anew with more seconds");
+      summary_.stop_reason =
+          fmt::format("the budget of {} seconds is used up {}, which {}", options_.max_seconds,
+                      place_in(request->title, state_.step),
+                      !kept.empty() && fs::exists(kept) ? "the next call goes on with"
+                                                        : "starts anew with more seconds");
       return;
     }
     if (!outcome) {
@@ -145,6 +154,7 @@ void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
       return;
     }
     ++summary_.num_by_status[std::string(spec::name_of(outcome->status))];
+    if (!request->is_reference) ++summary_.num_tried;
     strategy.tell(*request, *outcome);
     store_decisions(strategy);
     if (options_.on_trial) options_.on_trial();
@@ -257,6 +267,8 @@ TrialRun SweepLoop::run_now(const TrialRequest& request) {
   TrialRun run = options_.engine == nullptr
                      ? run_trial(processes_, spec, options_.runner)
                      : options_.engine->run(processes_, request, options_.runner);
+  // The last look at its progress was a moment before its end.
+  if (!run.last_progress.empty()) state_.step = run.last_progress;
   run.result.purpose = tuner::name_of(request.purpose);
   run.result.num_steps = spec.num_steps;
   run.result.environment_id = environments_.back().id;

@@ -49,6 +49,7 @@ struct SweepSummary {
   int64_t num_run = 0;     ///< trials launched by this call
   int64_t num_reused = 0;  ///< trials finished by an earlier call
   std::map<std::string, int64_t> num_by_status;
+  int64_t num_tried = 0;  ///< of these, those of configurations: the reference is none
   std::string best_hash;
   std::optional<tuner::TrialRequest> next;  ///< the next trial, which max_new_runs did not allow
   std::string next_why;                     ///< text of the last decision before it; may be empty

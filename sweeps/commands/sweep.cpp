@@ -146,6 +146,12 @@ std::string validation_text(const Result& result) {
   return fmt::format("not validated: {}\n", why.empty() ? "no long run was made" : why);
 }
 
+/// Of a sweep without a best configuration.
+const char* nothing_found_text(const SweepSummary& summary) {
+  return summary.num_tried == 0 ? "no configuration was tried to its end"
+                                : "no configuration has fitted and run to its end";
+}
+
 std::string to_text(const Result& result) {
   const SweepSummary& summary = result.summary;
   std::vector<std::string> counts;
@@ -164,7 +170,7 @@ std::string to_text(const Result& result) {
                   summary.num_run, summary.num_run == 1 ? "trial" : "trials", summary.num_reused,
                   counts.empty() ? "" : fmt::format(" ({})", fmt::join(counts, ", ")));
   if (!result.best && result.next) return text;
-  if (!result.best) return text + "no configuration has fitted and run to its end\n";
+  if (!result.best) return text + nothing_found_text(summary) + "\n";
   const store::TrialRow& best = *result.best;
   text += validation_text(result);
   // Only what a long run has confirmed is called the best without a word more.
@@ -324,8 +330,8 @@ int exit_code_of(const Result& result, Progress& progress) {
     return static_cast<int>(spec::ExitCode::unvalidated);
   }
   if (result.summary.status == SearchStatus::done) return 0;
-  std::cerr << "moetune: no configuration has fitted and run to its end: "
-            << one_line(result.summary.failure) << "\n";
+  std::cerr << fmt::format("moetune: {}: {}\n", nothing_found_text(result.summary),
+                           one_line(result.summary.failure));
   return static_cast<int>(spec::ExitCode::failed);
 }
 

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <charconv>
 #include <fstream>
 
 #include "sweeps/processes/attend.h"
@@ -38,6 +39,20 @@ std::string first_line(const std::string& path) {
 }
 
 }  // namespace
+
+std::optional<int64_t> steps_where_all_are_done(std::string_view progress) {
+  constexpr std::string_view kStep = "step ";
+  constexpr std::string_view kOf = " of ";
+  if (!progress.starts_with(kStep)) return std::nullopt;
+  progress.remove_prefix(kStep.size());
+  const size_t of = progress.find(kOf);
+  if (of == std::string_view::npos) return std::nullopt;
+  const std::string_view all = progress.substr(of + kOf.size());
+  int64_t num_steps = 0;
+  const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), num_steps);
+  const bool is_number = error == std::errc() && end == all.data() + all.size();
+  return is_number && progress.substr(0, of) == all ? std::optional(num_steps) : std::nullopt;
+}
 
 WatchEnd watch(Process& process, const WatchOptions& options) {
   WatchEnd result;

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "sweeps/processes/process.h"
 
@@ -27,6 +29,9 @@ struct WatchEnd {
   std::string last_progress;    ///< "step 3 of 6", empty before the first step
   bool is_out_of_time = false;  ///< the deadline has come
 };
+
+/// The steps of a progress text that tells of the last one, 8 of "step 8 of 8"; none of others.
+std::optional<int64_t> steps_where_all_are_done(std::string_view progress);
 
 /// Returns when the child has ended, by itself or by our hand.
 WatchEnd watch(Process& process, const WatchOptions& options);

@@ -67,6 +67,47 @@ BOOST_AUTO_TEST_CASE(the_seconds_end_a_running_trial_which_starts_again_with_mor
   BOOST_TEST(trials().at(0).status == "ok");
 }
 
+/// Stopped at the deadline when it had come so far, whatever it told before.
+class LateEngine : public TrialEngine {
+ public:
+  explicit LateEngine(std::string progress) : progress_(std::move(progress)) {}
+  TrialRun run(ProcessRunner& /*processes*/, const TrialRequest& /*request*/,
+               const RunnerOptions& options) override {
+    if (options.on_tick) options.on_tick("step 4 of 5");
+    TrialRun run{std::string()};
+    run.result.status = "interrupted";
+    run.is_out_of_time = true;
+    run.last_progress = progress_;
+    return run;
+  }
+
+ private:
+  std::string progress_;
+};
+
+BOOST_AUTO_TEST_CASE(the_place_where_the_seconds_ended_is_that_of_the_last_step) {
+  options.max_seconds = 1000;
+  const auto stop_reason = [&](const std::string& progress) {
+    LateEngine engine(progress);
+    options.engine = &engine;
+    ScriptedStrategy strategy(several(1));
+    const SweepSummary summary = run(strategy);
+    BOOST_TEST(summary.num_tried == 0);
+    return summary.stop_reason;
+  };
+  BOOST_TEST(stop_reason("step 5 of 5") ==
+             "the budget of 1000 seconds is used up at the end of 'seed' (all 5 steps were done, "
+             "its result was not written), which starts anew with more seconds");
+  BOOST_TEST(stop_reason("step 3 of 5") ==
+             "the budget of 1000 seconds is used up in the middle of 'seed' (step 3 of 5), which "
+             "starts anew with more seconds");
+  // Who does not know more has the last that was told.
+  BOOST_TEST(stop_reason("").find(" of 'seed' (step 4 of 5), which") != std::string::npos);
+  options.engine = nullptr;
+  ScriptedStrategy strategy(several(2));
+  BOOST_TEST(run(strategy).num_tried == 2);
+}
+
 BOOST_AUTO_TEST_CASE(a_reference_run_that_was_ended_goes_on_where_it_was) {
   options.reference_folder = reference_folder(db);
   options.max_seconds = 2;

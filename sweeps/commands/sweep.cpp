@@ -318,10 +318,12 @@ Conduct conduct_own(const CommandOptions& options, const std::string& file, spec
   return {std::move(strategy), sweep_row(sweep), nullptr, nullptr};
 }
 
-int exit_code_of(const Result& result, Progress& progress) {
+int exit_code_of(const Result& result, const std::string& file, Progress& progress) {
   if (result.next) return 0;
   if (result.summary.status == SearchStatus::interrupted) {
-    progress.note("to go on where it stopped: " + command_line());
+    // The line alone would wait for a sweep to be typed.
+    const char* how = file == "-" ? ", with the same file at standard input" : "";
+    progress.note(fmt::format("to go on where it stopped{}: {}", how, command_line()));
     return static_cast<int>(spec::ExitCode::interrupted);
   }
   if (result.summary.status == SearchStatus::done && result.validation.is_passed == false) {
@@ -404,7 +406,7 @@ int conduct_sweep(const CommandOptions& options, const std::optional<ToldRun>& t
                                word_for_shell(database));
     }
   }
-  return exit_code_of(result, progress);
+  return exit_code_of(result, file, progress);
 }
 
 }  // namespace moetune::sweeps

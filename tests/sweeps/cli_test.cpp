@@ -395,6 +395,34 @@ BOOST_AUTO_TEST_CASE(ctrl_c_ends_the_trial_and_is_stored) {
   BOOST_TEST(list.at(0).at("status") == "interrupted");
 }
 
+BOOST_AUTO_TEST_CASE(a_sweep_from_standard_input_says_that_it_needs_the_file_again) {
+  const tests::ScopedEnvironment log("FAKE_RANK_LOG", folder.file("launches"));
+  const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "500");
+  const auto told_after_ctrl_c = [&](const std::string& line) {
+    std::filesystem::remove(folder.file("launches"));
+    SystemProcessRunner runner;
+    const auto process =
+        runner.start({{"/bin/sh", "-c", "exec " + tests::bin("moetune") + " " + line},
+                      {},
+                      folder.file("out"),
+                      folder.file("err")});
+    const auto launches = [&] { return tests::launches_in(folder.file("launches")); };
+    BOOST_REQUIRE(tests::eventually([&] { return launches().size() == 1; }));
+    BOOST_REQUIRE(kill(static_cast<pid_t>(process->pid()), SIGINT) == 0);
+    const Answer answer = finish(*process);
+    BOOST_TEST(answer.code == 14);
+    return answer.err;
+  };
+  write_sweep([](json&) {});
+  const std::string file = folder.file("sweep.json");
+  const std::string typed = told_after_ctrl_c("sweep - --db " + db + " < " + file);
+  BOOST_TEST(typed.find("to go on where it stopped, with the same file at standard input: cd ") !=
+                 std::string::npos,
+             typed);
+  const std::string named = told_after_ctrl_c("sweep " + file + " --db " + db);
+  BOOST_TEST(named.find("to go on where it stopped: cd ") != std::string::npos, named);
+}
+
 BOOST_AUTO_TEST_CASE(the_text_stays_as_it_was_while_trials_run) {
   const tests::ScopedEnvironment log("FAKE_RANK_LOG", folder.file("launches"));
   const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "100");

@@ -51,6 +51,13 @@ TraceFormat trace_format(const CommandOptions& options, const std::string& out) 
   return *format;
 }
 
+/// Told where neither the command nor the file's name says what the file holds.
+std::string format_note(const CommandOptions& options, const std::string& out, TraceFormat format) {
+  const bool is_said =
+      options.has("format") || format == TraceFormat::perfetto || out.ends_with(".json");
+  return is_said ? "" : ", as Chrome's JSON; --format perfetto writes Perfetto's format";
+}
+
 }  // namespace
 
 int run_trace_command(const CommandOptions& options) {
@@ -65,7 +72,7 @@ int run_trace_command(const CommandOptions& options) {
     }
     const std::string from = options.text("from");
     write_trace_anew(from, out, format);
-    std::cout << fmt::format("{} (from {})\n", out, from);
+    std::cout << fmt::format("{} (from {}{})\n", out, from, format_note(options, out, format));
     return 0;
   }
 
@@ -75,7 +82,7 @@ int run_trace_command(const CommandOptions& options) {
   if (!write_trace_file(store, trial, out, format)) {
     throw base::UsageError(fmt::format("{}: {}", path, no_trace_text(store, trial)));
   }
-  std::cout << fmt::format("{} (trial {})\n", out, trial.id);
+  std::cout << fmt::format("{} (trial {}{})\n", out, trial.id, format_note(options, out, format));
   return 0;
 }
 

@@ -408,6 +408,13 @@ BOOST_AUTO_TEST_CASE(stored_traces_are_exported_without_a_run) {
   BOOST_TEST(from.code == 0, from.err);
   BOOST_TEST(tests::read_text(direct).starts_with("\x0a"));  // a packet
   BOOST_TEST((tests::read_text(direct) == tests::read_text(converted)));
+  BOOST_TEST(from.out == converted + " (from " + exported + ")\n");
+  // A name that does not say what is in the file: it is told.
+  const std::string text = folder.file("trace.txt");
+  BOOST_TEST(run({"trace", db, id, "--out", text}).out ==
+             text + " (trial " + id +
+                 ", as Chrome's JSON; --format perfetto writes Perfetto's format)\n");
+  BOOST_TEST((tests::read_text(text) == tests::read_text(exported)));
 }
 
 BOOST_AUTO_TEST_CASE(no_trace_is_no_file) {

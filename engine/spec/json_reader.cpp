@@ -373,15 +373,22 @@ std::string JsonReader::text_or(std::string_view key, std::string otherwise) {
 
 void JsonReader::ignore(std::string_view key) { known_.emplace(key); }
 
-void JsonReader::refuse_unknown_keys() const {
+void JsonReader::refuse_unknown_keys(const OtherKeys& others) const {
   Problems problems;
   const std::vector<std::string> names(known_.begin(), known_.end());
   for (const auto& [key, value] : object_->items()) {
     // What editors find a file's schema by.
     if (known_.contains(key) || (path_.empty() && key == "$schema")) continue;
+    if (const std::string reason = others.reason == nullptr ? "" : others.reason(key);
+        !reason.empty()) {
+      problems.add(fmt::format("{}key '{}' is {}: {}", source_.prefix(path_of(key)),
+                               path_of(shortened(key)), describe(value), reason));
+      continue;
+    }
     std::string hint = hint_of_unit(key, value, names);
     if (hint.empty()) {
-      const std::string nearest = nearest_name(key, names);
+      std::string nearest = others.meant == nullptr ? "" : others.meant(key);
+      if (nearest.empty()) nearest = nearest_name(key, names);
       hint = nearest.empty() ? fmt::format("known keys: {}", fmt::join(names, ", "))
                              : fmt::format("did you mean '{}'?", nearest);
     }

@@ -50,6 +50,13 @@ struct FieldInfo {
   }  // NOLINT(google-explicit-constructor)
 };
 
+/// What keys that nobody asked for may be, beside misspelt ones. Both may be null, and give an
+/// empty text for a key of which they know nothing.
+struct OtherKeys {
+  std::string (*meant)(std::string_view key) = nullptr;   ///< the key that has another name here
+  std::string (*reason)(std::string_view key) = nullptr;  ///< why a key of other files is none here
+};
+
 /// Reads one object and remembers which keys were asked for. All members throw base::UsageError.
 class JsonReader {
  public:
@@ -104,8 +111,8 @@ class JsonReader {
 
   /// Marks a key as known without reading it.
   void ignore(std::string_view key);
-  /// Throws for the keys that nobody asked for, with the nearest known one of each.
-  void refuse_unknown_keys() const;
+  /// Throws for the keys that nobody asked for, with the known one that each was likely meant for.
+  void refuse_unknown_keys(const OtherKeys& others = {}) const;
 
   /// Throws "<source>: key '<path>' is <value found>, expected <expectation>".
   [[noreturn]] void fail(std::string_view key, const std::string& expectation) const;

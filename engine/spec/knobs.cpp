@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/spec/json_reader.h"
+#include "engine/spec/other_knobs.h"
 #include "engine/spec/pipeline_layout.h"
 #include "engine/spec/plan_knobs.h"
 #include "engine/spec/problems.h"
@@ -159,9 +160,9 @@ static_assert(arity<Knobs>() == kKnobs.size(),
 
 std::string shown(std::string_view text) { return base::shortened(text, kMostKnobBytes); }
 
-[[noreturn]] void refuse(const KnobRow& row, std::string_view value) {
+[[noreturn]] void refuse(const KnobRow& row, std::string_view value, std::string_view behind = {}) {
   throw UsageError(
-      fmt::format("knob '{}' is '{}', expected {}", row.name, shown(value), row.values));
+      fmt::format("knob '{}' is '{}', expected {}{}", row.name, shown(value), row.values, behind));
 }
 
 int64_t checked_integer(const KnobRow& row, int64_t value, std::string_view text) {
@@ -209,6 +210,26 @@ bool set_by_text(T& member, std::string_view text) {
   }
 }
 
+/// What goes behind "expected ..." for a member's value that others know.
+template <class T>
+std::string behind_expected(const KnobRow& row, std::string_view text) {
+  std::string hint;
+  if constexpr (kIsSet<T>) {
+    for (std::string_view left = text; hint.empty();) {
+      const size_t end = left.find(',');
+      std::string_view part = left.substr(0, end);
+      while (part.starts_with(' ')) part.remove_prefix(1);
+      while (part.ends_with(' ')) part.remove_suffix(1);
+      if (!T::parse(part)) hint = other_value_hint(row, part);
+      if (end == std::string_view::npos) break;
+      left.remove_prefix(end + 1);
+    }
+  } else if constexpr (HasNames<T>) {
+    hint = other_value_hint(row, text);
+  }
+  return hint.empty() ? hint : "; " + hint;
+}
+
 void set_from_json(Knobs& knobs, const KnobRow& row, JsonReader& reader) {
   std::visit(
       [&](auto member) {
@@ -225,7 +246,9 @@ void set_from_json(Knobs& knobs, const KnobRow& row, JsonReader& reader) {
           } catch (const UsageError& error) {
             reader.refuse(row.name, error.what());
           }
-          if (!is_known) reader.fail(row.name, std::string(row.values));
+          if (!is_known) {
+            reader.fail(row.name, std::string(row.values) + behind_expected<Member>(row, text));
+          }
         }
       },
       row.member);
@@ -271,7 +294,9 @@ void set_knob(Knobs& knobs, const KnobRow& row, std::string_view text) {
           if (text != "true" && text != "false") refuse(row, text);
           knobs.*member = text == "true";
         } else {
-          if (!set_by_text(knobs.*member, text)) refuse(row, text);
+          if (!set_by_text(knobs.*member, text)) {
+            refuse(row, text, behind_expected<Member>(row, text));
+          }
         }
       },
       row.member);
@@ -303,7 +328,7 @@ void update_knobs(Knobs& knobs, const json& document, const Source& source) {
     reader.ignore(row.name);
     if (reader.has(row.name)) problems.attempt([&] { set_from_json(updated, row, reader); });
   }
-  problems.attempt([&] { reader.refuse_unknown_keys(); });
+  problems.attempt([&] { reader.refuse_unknown_keys(kOtherKnobs); });
   problems.throw_if_any();
   knobs = std::move(updated);
 }

@@ -36,33 +36,6 @@ struct Writing {
   }
 };
 
-/// Megatron's names. A value that is missing here is a compiler's warning.
-std::string_view megatron_name(RecomputeModule module) {
-  switch (module) {
-    case RecomputeModule::norm:
-      return "layernorm";
-    case RecomputeModule::core_attn:
-      return "core_attn";
-    case RecomputeModule::moe_act:
-      return "moe_act";
-    case RecomputeModule::experts:
-      return "moe";
-    case RecomputeModule::full:
-      break;  // a granularity, no module
-  }
-  return "";
-}
-
-std::string_view megatron_name(CpCommType type) {
-  switch (type) {
-    case CpCommType::all_gather:
-      return "allgather";
-    case CpCommType::p2p:
-      return "p2p";
-  }
-  return "";
-}
-
 void write_data_parallel(const KnobRow& row, Writing& out) {
   const Knobs& k = out.knobs;
   out.note(row, fmt::format("(derived: {} ranks / (tensor {} x context {} x pipeline {}))",
@@ -252,6 +225,33 @@ std::string comment_of(std::string_view note) {
 }
 
 }  // namespace
+
+// A value that is missing here is a compiler's warning.
+std::string_view megatron_name(RecomputeModule module) {
+  switch (module) {
+    case RecomputeModule::norm:
+      return "layernorm";
+    case RecomputeModule::core_attn:
+      return "core_attn";
+    case RecomputeModule::moe_act:
+      return "moe_act";
+    case RecomputeModule::experts:
+      return "moe";
+    case RecomputeModule::full:
+      break;  // a granularity, no module
+  }
+  return "";
+}
+
+std::string_view megatron_name(CpCommType type) {
+  switch (type) {
+    case CpCommType::all_gather:
+      return "allgather";
+    case CpCommType::p2p:
+      return "p2p";
+  }
+  return "";
+}
 
 bool has_megatron_flag(const KnobRow& row) { return row.megatron_flag.starts_with("--"); }
 

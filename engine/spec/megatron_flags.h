@@ -37,6 +37,10 @@ MegatronFlags megatron_flags(const TrialSpec& trial);
 /// several by commas); else megatron_flag is "none" with the reason.
 bool has_megatron_flag(const KnobRow& row);
 
+/// Megatron-LM's names of values; that of full is empty, as it is a granularity there.
+std::string_view megatron_name(RecomputeModule module);
+std::string_view megatron_name(CpCommType type);
+
 /// The words of a command line, unquoted: "--tp", "2", ...
 std::vector<std::string> words_of(const MegatronFlags& flags);
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/spec/fields.h"
+#include "engine/spec/other_knobs.h"
 #include "engine/spec/spec_files.h"
 #include "engine/spec/trial_fields.h"
 #include "kernels/base/error.h"
@@ -117,7 +118,7 @@ void read_space(JsonReader space, SweepSpec& sweep) {
     }
     if (values.empty()) space.fail(row.name, fmt::format("at least one value ({})", row.values));
   }
-  space.refuse_unknown_keys();
+  space.refuse_unknown_keys(kOtherKnobs);
   // Every layout is predicted before the first is measured.
   constexpr int64_t kMostLayouts = 20'000;
   int64_t num_layouts = 1;

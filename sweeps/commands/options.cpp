@@ -10,7 +10,7 @@
 #include <optional>
 #include <typeinfo>
 
-#include "engine/spec/json_reader.h"
+#include "engine/spec/other_knobs.h"
 #include "engine/spec/quantity.h"
 #include "kernels/base/error.h"
 #include "sweeps/processes/trial_commands.h"
@@ -33,18 +33,6 @@ std::string checked_database(const std::string& path) {
     throw UsageError(fmt::format("{}: is not a regular file, expected a runs database", path));
   }
   return path;
-}
-
-/// The knob that everybody calls "tp"; empty for what is no such name.
-std::string knob_of_size(std::string_view short_name) {
-  for (const spec::LayoutSize& size : spec::layout_sizes()) {
-    if (size.name != short_name) continue;
-    for (const spec::KnobRow& row : spec::knob_table()) {
-      const auto* member = std::get_if<int64_t spec::Knobs::*>(&row.member);
-      if (member != nullptr && *member == size.member) return std::string(row.name);
-    }
-  }
-  return {};
 }
 
 }  // namespace
@@ -229,13 +217,12 @@ void CommandOptions::apply_set(spec::Knobs& knobs) const {
     for (char& c : name) c = c == '-' ? '_' : c;
     const spec::KnobRow* row = spec::find_knob(name);
     if (row == nullptr) {
-      std::vector<std::string> names;
-      for (const spec::KnobRow& knob : spec::knob_table()) names.emplace_back(knob.name);
-      std::string nearest = knob_of_size(name);
-      if (nearest.empty()) nearest = spec::nearest_name(name, names);
+      if (const std::string gap = spec::engine_knob_gap(name); !gap.empty()) {
+        throw UsageError(fmt::format("--set {}: {}", word, gap));
+      }
+      const std::string meant = spec::knob_meant_by(name);
       throw UsageError(fmt::format("--set: there is no knob '{}'{}; 'moetune knobs' lists them",
-                                   name,
-                                   nearest.empty() ? "" : ", did you mean '" + nearest + "'?"));
+                                   name, meant.empty() ? "" : ", did you mean '" + meant + "'?"));
     }
     spec::set_knob(knobs, *row, word.substr(equals + 1));
   }

@@ -1,11 +1,14 @@
 // The knob table: rows, text and JSON both ways, messages, and the committed page.
 #include "engine/spec/knobs.h"
 
+#include <fmt/format.h>
+
 #include <bit>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <set>
 
+#include "engine/spec/other_knobs.h"
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::spec {
@@ -148,6 +151,49 @@ BOOST_AUTO_TEST_CASE(bad_json_names_source_key_and_value) {
     BOOST_TEST(contains(message, expected));
     BOOST_TEST((knobs == before));
   }
+}
+
+// What plans know and the engine does not run yet is no misspelt knob.
+BOOST_AUTO_TEST_CASE(knobs_and_values_of_plans_are_told_apart_from_misspelt_ones) {
+  const auto gap = [](const std::string& what) {
+    return "the engine does not run '" + what +
+           "' yet (rule engine_runs_knob), 'moetune plan' knows it";
+  };
+  const auto told = [](const json& document) {
+    return usage_error([&] { knobs_from_json(document, "sweep.json"); });
+  };
+  BOOST_TEST(told({{"offload", "moe_act"}}) ==
+             "sweep.json: key 'offload' is \"moe_act\": " + gap("offload"));
+  BOOST_TEST(contains(told({{"fsdp", true}}), gap("fsdp")));
+  // By Megatron-LM's name, too.
+  BOOST_TEST(
+      contains(told({{"moe_token_dispatcher_type", "flex"}}), gap("moe_token_dispatcher_type")));
+  BOOST_TEST(told({{"cp_comm_type", "a2a"}}) ==
+             "sweep.json: key 'cp_comm_type' is \"a2a\", expected all_gather | p2p; " + gap("a2a"));
+  BOOST_TEST(contains(told({{"recompute", "norm, mlp"}}), "experts; " + gap("mlp")));
+  BOOST_TEST(set_error("recompute", "mlp").ends_with("experts; " + gap("mlp")));
+  BOOST_TEST(set_error("exp_avg_dtype", "fp8").ends_with("; " + gap("fp8")));
+  BOOST_TEST(set_error("cuda_graph_modules", "mamba").ends_with("; " + gap("mamba")));
+  // What the engine has by another name.
+  const std::pair<const char*, const char*> names[] = {
+      {"dp", "data_parallel_size"},
+      {"exp_avg", "exp_avg_dtype"},
+      {"cuda_graphs", "cuda_graph_modules"},
+      {"distributed_optimizer", "use_distributed_optimizer"},
+      {"first_stage_layers", "decoder_first_pipeline_num_layers"},
+      {"recompute_modules", "recompute"},
+      {"recompute_method", "recompute"},
+      {"num_virtual_stages_per_pipeline_rank", "virtual_pipeline_model_parallel_size"}};
+  for (const auto& [name, meant] : names) {
+    BOOST_TEST(contains(told({{name, 2}}), fmt::format("did you mean '{}'?", meant)), name);
+    BOOST_TEST(engine_knob_gap(name) == "", name);
+  }
+  BOOST_TEST(set_error("recompute", "layernorm,moe_act").ends_with("; did you mean 'norm'?"));
+  BOOST_TEST(set_error("cp_comm_type", "allgather").ends_with("; did you mean 'all_gather'?"));
+  // And what nobody knows.
+  BOOST_TEST(contains(told({{"ofload", 1}}), "unknown key 'ofload' with value 1; known keys: "));
+  BOOST_TEST(set_error("recompute", "mlpp").ends_with("experts"));
+  BOOST_TEST(set_error("cp_comm_type", "").ends_with("p2p"));
 }
 
 BOOST_AUTO_TEST_CASE(update_leaves_other_knobs_alone) {

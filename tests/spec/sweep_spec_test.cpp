@@ -222,6 +222,8 @@ const std::vector<Wrong> kWrong = {
     {R"({"training": {"seq_lenght": 1}})", {"seq_lenght", "seq_length"}},
     {R"({"space": []})", {"space"}},
     {R"({"space": {"micro_batch": [1]}})", {"micro_batch", "micro_batch_size"}},
+    {R"({"space": {"dp": [1]}})", {"key 'space.dp'", "did you mean 'data_parallel_size'?"}},
+    {R"({"space": {"offload": ["moe_act"]}})", {"key 'space.offload'", "rule engine_runs_knob"}},
     {R"({"space": {"micro_batch_size": 1}})", {"space.micro_batch_size", "1"}},
     {R"({"space": {"micro_batch_size": []}})", {"space.micro_batch_size"}},
     {R"({"space": {"micro_batch_size": [0]}})", {"space.micro_batch_size", "0"}},

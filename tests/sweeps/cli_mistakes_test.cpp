@@ -36,6 +36,12 @@ BOOST_AUTO_TEST_CASE(mistakes_on_the_command_line_are_usage_errors) {
   check_refused({"trial", spec, "--set", "recompute"}, 2, {"--set", "recompute", "KNOB=VALUE"});
   check_refused({"trial", spec, "--set", "recompte=full"}, 2, {"recompte", "recompute"});
   check_refused({"trial", spec, "--set", "micro_batch_size=0"}, 2, {"micro_batch_size", "0"});
+  check_refused({"trial", spec, "--set", "dp=2"}, 2, {"'dp'", "mean 'data_parallel_size'?"});
+  for (const char* word : {"offload=moe_act", "fsdp=true", "moe-token-dispatcher-type=flex"}) {
+    check_refused({"program", spec, "--set", word}, 2,
+                  {word, "the engine does not run '", "yet (rule engine_runs_knob)",
+                   "'moetune plan' knows it"});
+  }
   check_refused({"sweep", spec}, 2, {"--db"});
   check_refused({"sweep", spec, "--db", db, "--max-trials", "none"}, 2, {"--max-trials", "none"});
 }

@@ -152,6 +152,24 @@ std::string place_of(const spec::KnobRow* knob, const spec::Knobs& knobs,
   return fmt::format("{}key '{}' ", prefix, path);
 }
 
+/// "FILE: line 12: key 'training.X' " where a message begins with a key of the recipe that the file
+/// has, and the file says nothing of the knob; else empty.
+std::string place_in_recipe(const spec::Violation& violation, const spec::KnobRow* knob,
+                            const spec::Knobs& knobs, const spec::Document& document) {
+  using Pointer = nlohmann::json::json_pointer;
+  const bool is_knob_chosen =
+      knob != nullptr && (document.json.contains(Pointer(fmt::format("/knobs/{}", knob->name))) ||
+                          spec::get_knob(knobs, *knob) != spec::get_knob(spec::Knobs{}, *knob));
+  if (is_knob_chosen) return {};
+  for (const char* key : {"global_batch_size", "seq_length"}) {
+    if (!violation.message.starts_with(key)) continue;
+    if (!document.json.contains(Pointer(fmt::format("/training/{}", key)))) continue;
+    const std::string path = fmt::format("training.{}", key);
+    return fmt::format("{}key '{}' ", document.source.prefix(path), path);
+  }
+  return {};
+}
+
 /// Of each broken rule what a person reads.
 spec::Problems broken_rules(const spec::TrialSpec& trial, const std::string& path) {
   spec::Problems problems;
@@ -159,9 +177,10 @@ spec::Problems broken_rules(const spec::TrialSpec& trial, const std::string& pat
   if (violations.empty()) return problems;
   const spec::Document document = read_again(path);
   for (const spec::Violation& violation : violations) {
-    problems.add(fmt::format("{}breaks the rule {}: {}",
-                             place_of(knob_to_change(violation), trial.knobs, document),
-                             violation.rule, violation.message));
+    const spec::KnobRow* knob = knob_to_change(violation);
+    std::string place = place_in_recipe(violation, knob, trial.knobs, document);
+    if (place.empty()) place = place_of(knob, trial.knobs, document);
+    problems.add(fmt::format("{}breaks the rule {}: {}", place, violation.rule, violation.message));
   }
   return problems;
 }

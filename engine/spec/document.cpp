@@ -67,6 +67,13 @@ std::string_view offending(std::string_view text, size_t last, std::string_view 
   return text.substr(first, end - first);
 }
 
+/// Whether an object or a list ends at `at` where a comma says that it goes on.
+bool closes_behind_comma(std::string_view text, size_t at) {
+  if (at >= text.size() || (text[at] != '}' && text[at] != ']')) return false;
+  const size_t before = text.substr(0, at).find_last_not_of(" \t\r\n");
+  return before != std::string_view::npos && text[before] == ',';
+}
+
 /// Reads characters and counts the lines that are behind it.
 class LineCounter {
  public:
@@ -148,9 +155,12 @@ class Checker : public nlohmann::json_sax<json> {
     }
     const std::string_view found =
         offending(text_, std::max<size_t>(position, 1) - 1, error.what());
-    add(fmt::format("{}: {}: not valid JSON (found {}{})", source_,
-                    place_of(text_, static_cast<size_t>(found.data() - text_.data())),
-                    quoted(found), error.id == kNumberTooLarge ? ", a number too large" : ""));
+    const auto at = static_cast<size_t>(found.data() - text_.data());
+    const char* more = error.id == kNumberTooLarge      ? ", a number too large"
+                       : closes_behind_comma(text_, at) ? " behind a comma"
+                                                        : "";
+    add(fmt::format("{}: {}: not valid JSON (found {}{})", source_, place_of(text_, at),
+                    quoted(found), more));
     return false;
   }
 

@@ -317,6 +317,10 @@ HardwareSpec hardware_from_json(const json& document, const Source& source) {
     problems.attempt([&] { reader.refuse("name", "it has control characters, expected text"); });
   }
   problems.attempt([&] { reader.refuse_unknown_keys(); });
+  // Who has to mend the file is told at once of what is to be seen only when it is read.
+  if (!problems.empty()) {
+    check_plausible(source, hardware_pages(), to_json(hardware), problems);
+  }
   problems.throw_if_any();
   return hardware;
 }

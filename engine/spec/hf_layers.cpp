@@ -138,6 +138,11 @@ void read_layers(JsonReader& reader, const Family& family, ModelSpec& model) {
   const FieldInfo& key =
       spelled_by(family, reader, model_key("num_hidden_layers"), model_key("n_layer"));
   if (family.mixer != MixerKeys::pattern) {
+    constexpr const char* kOfMegatron = "num_layers";
+    if (!reader.has(key) && reader.has(kOfMegatron)) {
+      reader.fail(key, fmt::format("an integer from {:g} to {:g}; you wrote '{}'", key.limits.min,
+                                   key.limits.max, kOfMegatron));
+    }
     model.num_layers = reader.integer(key);
     return;
   }

@@ -92,6 +92,10 @@ bool is_same_kind(Quantity a, Quantity b) {
 /// The value as it would be written under a key of this quantity; empty when it has no unit that
 /// the quantity can be written in.
 std::string with_unit(const json& value, std::string_view unit, Quantity quantity) {
+  if (value.is_string()) {
+    const auto& written = value.get_ref<const std::string&>();
+    return parse_quantity(quantity, written).value_or(0) > 0 ? value.dump() : std::string();
+  }
   if (!value.is_number() || unit.empty()) return {};
   const std::string text = value.dump() + std::string(unit);
   const std::optional<double> meant = parse_quantity(quantity, text);
@@ -104,17 +108,19 @@ std::string with_unit(const json& value, std::string_view unit, Quantity quantit
   return is_counted_as_here ? value.dump() : fmt::format("\"{}\"", text);
 }
 
-/// What to write for a key that is known with another unit, such as latency_us for latency_ns.
-/// Empty when that is not what is wrong.
+/// What to write for a key that is known with another unit, such as latency_us for latency_ns, or
+/// that names no unit, such as bandwidth. Empty when that is not what is wrong.
 std::string hint_of_unit(const std::string& key, const json& value,
                          const std::vector<std::string>& names) {
-  const std::optional<UnitSuffix> asked = split_unit_suffix(key);
-  if (!asked) return {};
+  if (key.empty()) return {};
+  const std::optional<UnitSuffix> written = split_unit_suffix(key);
   for (const std::string& name : names) {
     const std::optional<UnitSuffix> known = split_unit_suffix(name);
-    if (!known || !is_same_kind(known->quantity, asked->quantity)) continue;
-    if (counted(*known) != counted(*asked)) continue;
-    const std::string text = with_unit(value, asked->unit, known->quantity);
+    if (!known) continue;
+    const UnitSuffix asked = written.value_or(UnitSuffix{key, {}, known->quantity});
+    if (!is_same_kind(known->quantity, asked.quantity)) continue;
+    if (counted(*known) != counted(asked)) continue;
+    const std::string text = with_unit(value, asked.unit, known->quantity);
     return fmt::format("the key is '{}', in {}{}", name, unit_name(known->quantity),
                        text.empty() ? "" : fmt::format("; write \"{}\": {}", name, text));
   }
@@ -300,7 +306,16 @@ std::string JsonReader::choice(std::string_view key, std::span<const std::string
     const auto& name = found->get_ref<const std::string&>();
     if (std::find(allowed.begin(), allowed.end(), name) != allowed.end()) return name;
   }
-  fail(key, fmt::format("one of \"{}\"", fmt::join(allowed, "\", \"")));
+  // Short names are near each other by chance, as gpu and cpu are.
+  constexpr size_t kShortest = 5;
+  std::string nearest;
+  if (found != nullptr && found->is_string() &&
+      found->get_ref<const std::string&>().size() >= kShortest) {
+    nearest = nearest_name(found->get_ref<const std::string&>(),
+                           std::vector<std::string>(allowed.begin(), allowed.end()));
+  }
+  fail(key, fmt::format("one of \"{}\"{}", fmt::join(allowed, "\", \""),
+                        nearest.empty() ? "" : fmt::format("; did you mean '{}'?", nearest)));
 }
 
 std::string JsonReader::choice(std::string_view key,

@@ -171,6 +171,12 @@ const std::vector<Field<TrialSpec>>& part_fields() {
   return kRows;
 }
 
+/// A row whose choices the backend says: check_modes reads it, and is the only one to complain.
+constexpr Field<TrialSpec> by_backend(Field<TrialSpec> row) {
+  row.read = [](JsonReader&, const FieldInfo&, TrialSpec&) {};
+  return row;
+}
+
 /// How a trial is run: the keys that a sweep file has as well.
 std::span<const Field<TrialSpec>> run_fields() {
   constexpr Limits kSteps{0, kMaxSteps};
@@ -180,16 +186,16 @@ std::span<const Field<TrialSpec>> run_fields() {
       field<&TrialSpec::data_path>(
           word("data_path", "A file or folder of text to train on, read as bytes.")),
       field<&TrialSpec::data_digest>(word("data_digest", "Of those bytes; filled in by moetune.")),
-      field<&TrialSpec::dtype>(
-          word("dtype", "Elements: f32 or f64 on the CPU, bf16 or f32 on a GPU.")),
-      field<&TrialSpec::clock>(word("clock",
-                                    "Wall time, or virtual time of an emulated cluster; "
-                                    "a GPU has wall time only.")),
+      by_backend(field<&TrialSpec::dtype>(
+          word("dtype", "Elements: f32 or f64 on the CPU, bf16 or f32 on a GPU."))),
+      by_backend(field<&TrialSpec::clock>(word("clock",
+                                               "Wall time, or virtual time of an emulated cluster; "
+                                               "a GPU has wall time only."))),
       field<&TrialSpec::backend>(word("backend", "What computes.")),
-      field<&TrialSpec::communicator>(
+      by_backend(field<&TrialSpec::communicator>(
           word("communicator",
                "How ranks meet: as threads, as a process and a GPU each, or one "
-               "rank of a world that is not there.")),
+               "rank of a world that is not there."))),
       field<&TrialSpec::fake_rank>(
           count("fake_rank", {0, kMaxRank}, "Which rank is run where the world is not there.")),
       field<&TrialSpec::trace>(word("trace", "What the traced steps record.")),

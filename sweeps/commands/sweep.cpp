@@ -312,8 +312,9 @@ Conduct conduct_own(const CommandOptions& options, const std::string& file, spec
   loop.runner.launcher = options.launcher(sweep.base);
   for (const tuner::IllegalAxis& axis : tuner::SearchSpace(sweep).illegal_axes()) {
     std::cerr << fmt::format(
-        "moetune: {}: no value of {} is legal with the base's other values ({}: {})\n", file,
-        axis.knob, axis.violation.rule, axis.violation.message);
+        "moetune: {}: no value of {} is legal with the starting configuration's other values ({}: "
+        "{})\n",
+        file, axis.knob, axis.violation.rule, axis.violation.message);
   }
   return {std::move(strategy), sweep_row(sweep), nullptr, nullptr};
 }

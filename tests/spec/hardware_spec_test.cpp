@@ -404,6 +404,31 @@ BOOST_AUTO_TEST_CASE(a_key_of_another_unit_is_one_mistake) {
   BOOST_TEST(!contains(message, "'intra_node.latency_ns' is missing"));
 }
 
+BOOST_AUTO_TEST_CASE(a_key_that_names_no_unit_is_one_mistake) {
+  json document = cluster();
+  document["intra_node"] = {{"latency_ns", 3000}, {"bandwidth", "400Gb/s"}};
+  BOOST_TEST(usage_error([&] { hardware_from_json(document, "h.json"); }) ==
+             "h.json: unknown key 'intra_node.bandwidth' with value \"400Gb/s\"; the key is "
+             "'bytes_per_s', in bytes/s; write \"bytes_per_s\": \"400Gb/s\"");
+  document["intra_node"] = {{"latency", "3us"}, {"bandwidth", 400}};
+  BOOST_TEST(usage_error([&] { hardware_from_json(document, "h.json"); }) ==
+             "2 mistakes:\n"
+             "  h.json: unknown key 'intra_node.bandwidth' with value 400; the key is "
+             "'bytes_per_s', in bytes/s\n"
+             "  h.json: unknown key 'intra_node.latency' with value \"3us\"; the key is "
+             "'latency_ns', in ns; write \"latency_ns\": \"3us\"");
+}
+
+BOOST_AUTO_TEST_CASE(what_is_implausible_is_told_beside_other_mistakes) {
+  json document = cluster();
+  document["intra_node"] = {{"latency_us", 10}, {"bytes_per_s", 450}};
+  const std::string message = usage_error([&] { hardware_from_json(document, "h.json"); });
+  BOOST_TEST(message.starts_with("2 mistakes:\n"), message);
+  BOOST_TEST(contains(message, "write \"latency_ns\": \"10us\""), message);
+  BOOST_TEST(contains(message, "key 'intra_node.bytes_per_s' is 450"), message);
+  BOOST_TEST(contains(message, "did you mean \"450GB/s\"?"), message);
+}
+
 BOOST_AUTO_TEST_CASE(collectives_inside_a_node) {
   const HardwareSpec h = hardware();
   // 4 ranks: 2 latency steps; 4000 bytes x 3/4 at 1 byte/ns.

@@ -248,6 +248,14 @@ const Refusal kRefusals[] = {
        return c;
      }(),
      "'intermediate_size' is missing"},
+    {"Megatron's layers",
+     [] {
+       json c = llama();
+       c.erase("num_hidden_layers");
+       c["num_layers"] = 4;
+       return c;
+     }(),
+     "'num_hidden_layers' is missing, expected an integer from 1 to 1024; you wrote 'num_layers'"},
     {"kv heads", with(llama(), {{"num_key_value_heads", 3}}), "a divisor of num_attention_heads"},
     {"more kv heads", with(llama(), {{"num_key_value_heads", 8}}), "'num_key_value_heads' is 8"},
     {"odd head", with(llama(), {{"head_dim", 7}}), "even head_dim"},

@@ -112,7 +112,9 @@ const std::vector<Broken> kBroken = {
     {"{\"a\": \"open", "f: line 1, column 12: not valid JSON (found the end of the file)"},
     {"{\"a\": 1,\n \"b\": tru}", "f: line 2, column 7: not valid JSON (found 'tru}')"},
     {"{\"a\": yes}", "f: line 1, column 7: not valid JSON (found 'yes')"},
-    {"{\"a\": 1,\n}", "f: line 2, column 1: not valid JSON (found '}')"},
+    {"{\"a\": 1,\n}", "f: line 2, column 1: not valid JSON (found '}' behind a comma)"},
+    {"{\"a\": [1, ]}", "f: line 1, column 11: not valid JSON (found ']' behind a comma)"},
+    {"{\"a\": }", "f: line 1, column 7: not valid JSON (found '}')"},
     {"{\"a\": 1} x", "f: line 1, column 10: not valid JSON (found 'x')"},
     {"{\"a\" \"b\"}", "f: line 1, column 6: not valid JSON (found '\"b\"')"},
     {"{\"a\": -1e999}", "f: line 1, column 7: not valid JSON (found '-1e999', a number too large)"},
@@ -136,7 +138,7 @@ BOOST_AUTO_TEST_CASE(all_keys_that_are_there_twice_are_told_with_their_lines) {
              "3 mistakes:\n"
              "  f: line 4: key 'b.c' is there twice in the same object, first in line 3\n"
              "  f: line 5: key 'a' is there twice in the same object, first in line 2\n"
-             "  f: line 6, column 1: not valid JSON (found '}')");
+             "  f: line 6, column 1: not valid JSON (found '}' behind a comma)");
   // A hostile document is not read to its end.
   std::string many = "{";
   for (int i = 0; i < 100'000; ++i) many += fmt::format("\"k{}\": 1,\n\"k{}\": 1,", i, i);

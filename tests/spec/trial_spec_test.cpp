@@ -141,6 +141,17 @@ BOOST_AUTO_TEST_CASE(narrow_moments_stand_beside_f32) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_choice_of_the_backend_is_one_mistake) {
+  BOOST_TEST(error_with("/dtype", "fp8") ==
+             "trial.json: key 'dtype' is \"fp8\", expected one of \"f32\", \"f64\"");
+  BOOST_TEST(error_with("/communicator", "thread") ==
+             "trial.json: key 'communicator' is \"thread\", expected one of \"threads\", "
+             "\"fake\"; did you mean 'threads'?");
+  BOOST_TEST(error_with("/clock", "virtual_modeled").ends_with("did you mean 'virtual_modelled'?"));
+  // A short name is near another one by chance.
+  BOOST_TEST(error_with("/backend", "gpu").ends_with("expected one of \"cpu\", \"cuda\""));
+}
+
 // What each backend can do: pairs of a key and a value that only one of them takes.
 BOOST_AUTO_TEST_CASE(choices_depend_on_the_backend) {
   const auto error_of = [](const char* backend, const char* key, const char* value) {

@@ -96,6 +96,14 @@ BOOST_AUTO_TEST_CASE(impossible_sweeps_are_refused_before_anything_runs) {
   BOOST_TEST(!std::filesystem::exists(db));
 }
 
+BOOST_AUTO_TEST_CASE(an_axis_without_a_legal_value_is_told) {
+  write_sweep([](json& document) { document["space"]["linear_ce_chunk_tokens"] = {100}; });
+  const Answer answer = run({"sweep", folder.file("sweep.json"), "--db", db, "--max-trials", "4"});
+  BOOST_TEST(answer.err.find("no value of linear_ce_chunk_tokens is legal with the starting "
+                             "configuration's other values (linear_ce_tile: ") != std::string::npos,
+             answer.err);
+}
+
 BOOST_AUTO_TEST_CASE(a_text_shorter_than_one_sequence_is_refused) {
   const int64_t seq_length = tests::small_trial().training.seq_length;
   write_sweep([](json&) {});

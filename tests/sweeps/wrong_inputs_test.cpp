@@ -427,6 +427,17 @@ BOOST_AUTO_TEST_CASE(all_broken_rules_are_one_message) {
     }
   }
   BOOST_TEST(!std::filesystem::exists(db));
+  // Of the keys that a rule is about, one that the file has.
+  write_sweep([](json& document) {
+    document["knobs"].erase("micro_batch_size");
+    document["training"]["global_batch_size"] = 7;
+  });
+  tests::write_text(file, json::parse(tests::read_text(file)).dump(2));
+  const Answer odd = run({"program", file});
+  BOOST_TEST(std::regex_search(odd.err, std::regex(R"(sweep\.json: line \d+: key 'training\.)"
+                                                   "global_batch_size' breaks the rule "
+                                                   "micro_batch_divides_global")),
+             odd.err);
   // The file's line is not to blame for what --set says.
   write_sweep([](json&) {});
   check_helps({"sweep", file, "--db", db, "--set", "micro_batch_size=3"},

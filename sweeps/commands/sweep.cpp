@@ -148,8 +148,9 @@ std::string validation_text(const Result& result) {
 
 /// Of a sweep without a best configuration.
 const char* nothing_found_text(const SweepSummary& summary) {
-  return summary.num_tried == 0 ? "no configuration was tried to its end"
-                                : "no configuration has fitted and run to its end";
+  const bool is_stopped_before = summary.num_tried == 0 && !summary.stop_reason.empty();
+  return is_stopped_before ? "no configuration was tried to its end"
+                           : "no configuration has fitted and run to its end";
 }
 
 std::string to_text(const Result& result) {

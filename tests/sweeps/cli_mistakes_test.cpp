@@ -142,6 +142,19 @@ BOOST_AUTO_TEST_CASE(a_sweep_that_finds_nothing_fails_and_says_why) {
   check_failed("fits");
 }
 
+BOOST_AUTO_TEST_CASE(a_sweep_without_time_for_a_configuration_says_that_none_was_tried) {
+  const tests::ScopedEnvironment slow("FAKE_RANK_STEP_MS", "700");
+  write_sweep([](json&) {});
+  const Answer answer =
+      run({"sweep", folder.file("sweep.json"), "--db", db, "--max-seconds", "1", "--quiet"});
+  BOOST_TEST_CONTEXT(answer.out << answer.err) {
+    BOOST_TEST(answer.code == 12);
+    BOOST_TEST(answer.out.find("\nno configuration was tried to its end\n") != std::string::npos);
+    BOOST_TEST(answer.err.starts_with(
+        "moetune: no configuration was tried to its end: the budget of 1 seconds is used up"));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(pipes_are_neither_databases_nor_reports) {
   const std::string pipe = folder.file("pipe");
   BOOST_REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);

@@ -397,7 +397,8 @@ void JsonReader::refuse_unknown_keys(const OtherKeys& others) const {
     if (const std::string reason = others.reason == nullptr ? "" : others.reason(key);
         !reason.empty()) {
       problems.add(fmt::format("{}key '{}' is {}: {}", source_.prefix(path_of(key)),
-                               path_of(shortened(key)), describe(value), reason));
+                               path_of(base::shortened(key, kMostShownBytes)), describe(value),
+                               reason));
       continue;
     }
     std::string hint = hint_of_unit(key, value, names);

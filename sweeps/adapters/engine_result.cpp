@@ -1,22 +1,19 @@
 #include "sweeps/adapters/engine_result.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "engine/spec/dialects/concepts.h"
-#include "engine/spec/plan_knobs.h"
 #include "engine/spec/trial_status.h"
 #include "kernels/base/environment_failure.h"
 #include "kernels/base/text.h"
 #include "kernels/base/units.h"
 #include "profiler/analysis/stats.h"
 #include "reports/or_null.h"
+#include "sweeps/adapters/echo_check.h"
 #include "sweeps/adapters/engine_words.h"
 #include "sweeps/adapters/stored_step.h"
 #include "sweeps/analyse.h"
@@ -209,46 +206,6 @@ EngineVerdict check_losses(const UserRun& run, const tuner::TrialRequest& reques
   return {};
 }
 
-/// Without dashes and quotes, as a log's dump names it.
-std::string plain_name(std::string name) {
-  name.erase(0, std::min(name.find_first_not_of('-'), name.size()));
-  std::ranges::replace(name, '-', '_');
-  return name;
-}
-std::string plain_value(std::string value) {
-  // Python prints lists and texts with marks around them.
-  std::erase_if(
-      value, [](char c) { return std::string_view("'\"[]\\").find(c) != std::string_view::npos; });
-  std::ranges::transform(value, value.begin(), [](char c) {
-    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  });
-  return value.empty() ? "true" : value;
-}
-
-bool is_same_value(const std::string& asked, const std::string& echoed) {
-  const std::string a = plain_value(asked);
-  const std::string b = plain_value(echoed);
-  if (a == b || (a == "false" && (b == "none" || b == "null"))) return true;
-  char* end_a = nullptr;
-  char* end_b = nullptr;
-  const double x = std::strtod(a.c_str(), &end_a);
-  const double y = std::strtod(b.c_str(), &end_b);
-  return *end_a == '\0' && *end_b == '\0' && x == y;
-}
-
-/// A variable of the environment, which no configuration echoes.
-constexpr std::string_view kMaxConnections = "cuda_device_max_connections";
-
-/// Whether the log names the knob: all of them, or by the one setting that it is. A summary has
-/// only what differs from defaults that depend on the recipe.
-bool is_echoed(const std::string& knob, dialects::Dialect dialect, const RunFacts& facts) {
-  if (facts.echoed.form != EchoedConfig::Form::bridge_summary) return true;
-  return std::ranges::any_of(facts.echoed.settings, [&](const EchoedSetting& setting) {
-    const dialects::Row* row = dialects::find_row(setting.key, dialect);
-    return row != nullptr && row->name == knob;
-  });
-}
-
 void add_times(const UserRun& run, const tuner::TrialRequest& request, const RunFacts& facts,
                store::ShardContents& shard, store::TrialResult& result) {
   const double tokens = tokens_of_step(run, request, facts);
@@ -341,61 +298,7 @@ void add_wall(const Diagnosis& diagnosis, store::TrialResult& result) {
                               .dump(-1, ' ', false, json::error_handler_t::replace)});
 }
 
-/// Settings outside of the space that the log has otherwise than the command says.
-std::vector<std::string> echo_differences(const UserRun& run, const tuner::TrialRequest& request,
-                                          const RunFacts& facts) {
-  std::vector<std::string> differences;
-  if (!run.dialect || !facts.config || !facts.config->is_echo) return differences;
-  const spec::PlanKnobs asked = config_with(run, settings_of(request)).knobs;
-  const spec::PlanKnobs defaults = spec::dialects::RunConfig{}.knobs;
-  for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
-    const std::string name(row.name);
-    const std::string said = spec::get_plan_knob(asked, row);
-    // What is as usual may not be said, by either.
-    if (run.is_axis(name) || name == kMaxConnections ||
-        said == spec::get_plan_knob(defaults, row) || !is_echoed(name, *run.dialect, facts)) {
-      continue;
-    }
-    const std::string echoed = spec::get_plan_knob(facts.config->knobs, row);
-    if (echoed != said) {
-      differences.push_back(
-          fmt::format("{}: the command says {}, the log has {}", name, said, echoed));
-    }
-  }
-  return differences;
-}
-
 }  // namespace
-
-std::string echo_mismatch(const UserRun& run, const tuner::TrialRequest& request,
-                          const RunFacts& facts) {
-  if (!run.dialect || facts.echoed.form == EchoedConfig::Form::none) return {};
-  const tuner::Settings asked = settings_of(request);
-  std::vector<std::string> wrong;
-  for (const auto& [name, values] : run.sweep.space) {
-    const std::string& value = asked.at(name);
-    const spec::PlanKnobRow* row = spec::find_plan_knob(name);
-    if (row == nullptr) {
-      const auto plain = plain_name(name);
-      const auto echoed = std::ranges::find_if(facts.echoed.settings, [&](const auto& setting) {
-        return plain_name(setting.key) == plain;
-      });
-      if (value == kAsItIs || echoed == facts.echoed.settings.end()) continue;
-      if (!is_same_value(value, echoed->value)) {
-        wrong.push_back(fmt::format("{}: asked {}, the log has {}", name, value, echoed->value));
-      }
-      continue;
-    }
-    if (!facts.config || name == kMaxConnections) continue;
-    const std::string echoed = spec::get_plan_knob(facts.config->knobs, *row);
-    const bool may_be_unsaid = !is_echoed(name, *run.dialect, facts) &&
-                               echoed == spec::get_plan_knob(dialects::RunConfig{}.knobs, *row);
-    if (echoed != value && !may_be_unsaid) {
-      wrong.push_back(fmt::format("{}: asked {}, the log has {}", name, value, echoed));
-    }
-  }
-  return fmt::format("{}", fmt::join(wrong, "; "));
-}
 
 store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& request,
                                  const EngineLeavings& left) {
@@ -408,7 +311,11 @@ store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& 
   if (left.facts) {
     check(check_steps(run, request, *left.facts));
     check(check_losses(run, request, *left.facts));
-    if (const std::string wrong = echo_mismatch(run, request, *left.facts); !wrong.empty()) {
+    std::string wrong = echo_mismatch(run, request, *left.facts);
+    const std::string sizes = size_mismatch(run, *left.facts);
+    if (!wrong.empty() && !sizes.empty()) wrong += "; ";
+    wrong += sizes;
+    if (!wrong.empty()) {
       check({TrialStatus::failed,
              fmt::format("the run's own configuration is another than the one asked for: {}",
                          wrong)});

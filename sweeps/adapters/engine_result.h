@@ -39,8 +39,4 @@ struct EngineLeavings {
 store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& request,
                                  const EngineLeavings& left);
 
-/// Differences between the logged and the requested configuration; empty: none is known.
-std::string echo_mismatch(const UserRun& run, const tuner::TrialRequest& request,
-                          const RunFacts& facts);
-
 }  // namespace moetune::sweeps

@@ -13,6 +13,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/fnv.h"
 #include "kernels/base/units.h"
+#include "sweeps/adapters/echo_check.h"
 #include "sweeps/adapters/engine_words.h"
 #include "sweeps/adapters/left_files.h"
 #include "sweeps/processes/attend.h"
@@ -165,11 +166,7 @@ CommandEnd stay_with(Process& process, const Launch& launch, int64_t num_steps,
   return end;
 }
 
-void read_logs(const std::vector<std::string>& logs, EngineLeavings& left) {
-  if (!logs.empty()) left.facts = read_run(logs);
-}
-
-/// Behind read_logs, which says what memory was in use.
+/// `left.facts` say what memory was in use.
 void read_traces(const std::vector<std::string>& paths, const spec::HardwareSpec* hardware,
                  EngineLeavings& left) {
   std::vector<std::string> traces;
@@ -275,7 +272,7 @@ TrialRun ForeignEngine::run(ProcessRunner& processes, const tuner::TrialRequest&
                  attention);
   }
   const std::vector<std::string> logs = logs_among(launch.logs());
-  read_logs(logs, left);
+  if (!logs.empty()) left.facts = read_run(logs);
   if (request.is_profiled) {
     read_traces(changed_files(trace, engine.folder, traces_before), run_->hardware.get(), left);
   }
@@ -289,19 +286,35 @@ TrialRun ForeignEngine::run(ProcessRunner& processes, const tuner::TrialRequest&
   return done;
 }
 
+ToldEngine::ToldEngine(std::shared_ptr<const UserRun> run, std::vector<std::string> files,
+                       int exit_code)
+    : run_(std::move(run)),
+      files_(std::move(files)),
+      logs_(logs_among(files_)),
+      exit_code_(exit_code) {
+  if (logs_.empty()) return;
+  facts_ = read_run(logs_);
+  const std::string wrong = size_mismatch(*run_, *facts_);
+  if (wrong.empty()) return;
+  throw base::UsageError(fmt::format(
+      "{}: this log is of another configuration than the command ({}), and nothing of it was "
+      "stored; pass the log of the command that --dry-run names, or, where that command runs so, "
+      "--exit-code 1 alone",
+      logs_.front(), wrong));
+}
+
 TrialRun ToldEngine::run(ProcessRunner& /*processes*/, const tuner::TrialRequest& request,
                          const RunnerOptions& /*options*/) {
   EngineLeavings left;
   left.end.code = exit_code_;
-  const std::vector<std::string> logs = logs_among(files_);
-  read_logs(logs, left);
+  left.facts = facts_;
   if (!left.facts && exit_code_ == 0) {
     throw base::UsageError(
         "none of the files is a log of a run; where it left none, say --exit-code");
   }
   if (request.is_profiled) read_traces(files_, run_->hardware.get(), left);
   TrialRun done = result_with(*run_, request, left, {});
-  for (const std::string& log : logs) done.result.texts.push_back({kToldLog, digest_of(log)});
+  for (const std::string& log : logs_) done.result.texts.push_back({kToldLog, digest_of(log)});
   return done;
 }
 

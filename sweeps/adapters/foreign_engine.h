@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,9 +38,9 @@ class ForeignEngine final : public TrialEngine {
 /// Returns the result of the next trial from files of a run that the user has made elsewhere.
 class ToldEngine final : public TrialEngine {
  public:
-  /// `files`: logs, traces, folders of the run. `exit_code`: 0 if it is not known.
-  ToldEngine(std::shared_ptr<const UserRun> run, std::vector<std::string> files, int exit_code)
-      : run_(std::move(run)), files_(std::move(files)), exit_code_(exit_code) {}
+  /// `files`: logs, traces, folders of the run. `exit_code`: 0 if it is not known. Throws
+  /// base::UsageError for a log of a run with other sizes than the user's (size_mismatch).
+  ToldEngine(std::shared_ptr<const UserRun> run, std::vector<std::string> files, int exit_code);
 
   TrialRun run(ProcessRunner& processes, const tuner::TrialRequest& request,
                const RunnerOptions& options) override;
@@ -47,6 +48,8 @@ class ToldEngine final : public TrialEngine {
  private:
   std::shared_ptr<const UserRun> run_;
   std::vector<std::string> files_;
+  std::vector<std::string> logs_;
+  std::optional<RunFacts> facts_;  ///< none: the files have no log
   int exit_code_;
 };
 

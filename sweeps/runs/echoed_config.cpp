@@ -166,6 +166,11 @@ std::optional<Dialect> dialect_of(Framework framework) {
   return std::nullopt;
 }
 
+const Row* row_of_echoed(const std::string& key, EchoedConfig::Form form, Dialect dialect) {
+  return form == EchoedConfig::Form::argument_dump ? row_of_argument(key)
+                                                   : spec::dialects::find_row(key, dialect);
+}
+
 std::string import_text(const std::vector<EchoedSetting>& settings, Dialect dialect) {
   if (dialect == Dialect::megatron_lm) return megatron_text(settings);
   if (dialect == Dialect::primus) return primus_text(settings);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/spec/dialects/concepts.h"
 #include "engine/spec/dialects/run_config.h"
 #include "sweeps/runs/run_facts.h"
 
@@ -13,6 +14,10 @@ namespace moetune::sweeps {
 /// The settings that the dialect's table knows, as a text that import_run takes; empty: none.
 std::string import_text(const std::vector<EchoedSetting>& settings,
                         spec::dialects::Dialect dialect);
+
+/// The row of the tables that a setting of an echo belongs to, by its name there; null: of none.
+const spec::dialects::Row* row_of_echoed(const std::string& key, EchoedConfig::Form form,
+                                         spec::dialects::Dialect dialect);
 
 /// Which dialect a framework's words are.
 std::optional<spec::dialects::Dialect> dialect_of(Framework framework);

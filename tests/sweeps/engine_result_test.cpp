@@ -7,6 +7,7 @@
 #include <boost/test/unit_test.hpp>
 #include <functional>
 
+#include "sweeps/adapters/echo_check.h"
 #include "tests/runs/golden_logs.h"
 
 namespace moetune::sweeps {
@@ -53,6 +54,33 @@ struct TrialOfTitan {
   UserRun run;
   tuner::TrialRequest request;
 };
+
+/// A run of Megatron-LM by its flags, and what its log may echo.
+constexpr const char* kFlags =
+    "--bf16 --micro-batch-size 1 --global-batch-size 64 --seq-length 4096 --num-experts 8";
+UserRun run_of(const std::string& command, Dialect dialect = Dialect::megatron_lm) {
+  UserRun run;
+  run.dialect = dialect;
+  run.world_size = 8;
+  run.sweep.engine.run = command;
+  run.config = spec::dialects::import_run(command, dialect, {.world_size = 8});
+  return run;
+}
+
+RunFacts dumped(const std::vector<std::pair<std::string, std::string>>& settings) {
+  std::string text = "------------------------ arguments ------------------------\n";
+  for (const auto& [name, value] : settings) {
+    text += fmt::format("  {} {} {}\n", name, std::string(48 - name.size(), '.'), value);
+  }
+  text += "-------------------- end of arguments ---------------------\n";
+  return golden_logs::facts_of(text + golden_logs::megatron_steps(1, kSteps));
+}
+
+std::string notes_of(const store::TrialResult& result) {
+  std::string notes;
+  for (const store::NamedText& text : result.texts) notes += text.value + "\n";
+  return notes;
+}
 
 }  // namespace
 
@@ -126,6 +154,88 @@ BOOST_AUTO_TEST_CASE(what_the_log_has_otherwise_than_the_command_is_told) {
   };
   BOOST_TEST(notes(2).find("tp: the command says 4, the log has 2") != std::string::npos, notes(2));
   BOOST_TEST(notes(4).find("the log has") == std::string::npos, notes(4));
+}
+
+BOOST_AUTO_TEST_CASE(a_run_of_other_sizes_is_another_run) {
+  TrialOfTitan trial;
+  trial.request.spec.reference_loss.clear();
+  trial.run = run_of("torchrun pretrain_gpt.py " + std::string(kFlags));
+  EngineLeavings left;
+  const auto result_of = [&](const RunFacts& facts) {
+    left.facts = facts;
+    return engine_result(trial.run, trial.request, left);
+  };
+  // What the command does not state is another release's affair, but for sizes that are 1.
+  const RunFacts same = dumped({{"micro_batch_size", "1"},
+                                {"global_batch_size", "64"},
+                                {"seq_length", "4096"},
+                                {"num_experts", "8"},
+                                {"num_layers", "32"},
+                                {"pipeline_model_parallel_size", "1"},
+                                {"virtual_pipeline_model_parallel_size", "None"},
+                                {"expert_tensor_parallel_size", "1"},
+                                {"recompute_granularity", "None"}});
+  BOOST_TEST(result_of(same).status == "ok", result_of(same).reason);
+  const RunFacts other = dumped({{"micro_batch_size", "1"},
+                                 {"global_batch_size", "256"},
+                                 {"seq_length", "4096"},
+                                 {"num_experts", "64"},
+                                 {"num_layers", "32"},
+                                 {"pipeline_model_parallel_size", "2"},
+                                 {"virtual_pipeline_model_parallel_size", "2"},
+                                 {"expert_model_parallel_size", "4"},
+                                 {"recompute_granularity", "full"}});
+  const std::string wrong =
+      "--pipeline-model-parallel-size: asked 1 (not said), the log has 2; "
+      "--num-virtual-stages-per-pipeline-rank: asked 1 (not said), the log has 2; "
+      "--expert-model-parallel-size: asked 1 (not said), the log has 4; "
+      "--global-batch-size: asked 64, the log has 256; --num-experts: asked 8, the log has 64";
+  BOOST_TEST(size_mismatch(trial.run, other) == wrong);
+  const store::TrialResult refused = result_of(other);
+  BOOST_TEST(refused.status == "failed");
+  BOOST_TEST(refused.reason ==
+             "the run's own configuration is another than the one asked for: " + wrong);
+  BOOST_TEST(notes_of(refused).find(
+                 "--recompute-granularity: the command does not say it, the log has full") !=
+             std::string::npos);
+  // An axis is compared by the trial's value, not by that of the command.
+  trial.run.sweep.space = {{"pp", {"1", "2"}}, {"ep", {"4"}}};
+  BOOST_TEST(size_mismatch(trial.run, other) ==
+             "--global-batch-size: asked 64, the log has 256; --num-experts: asked 8, the log has "
+             "64");
+}
+
+BOOST_AUTO_TEST_CASE(sizes_that_may_be_stated_elsewhere_are_only_noted) {
+  const RunFacts facts =
+      dumped({{"global_batch_size", "64"}, {"pipeline_model_parallel_size", "2"}});
+  TrialOfTitan trial;
+  trial.request.spec.reference_loss.clear();
+  for (const std::string command : {"bash train.sh ", "torchrun pretrain_gpt.py $MORE "}) {
+    trial.run = run_of(command + kFlags);
+    BOOST_TEST(size_mismatch(trial.run, facts) == "");
+    EngineLeavings left;
+    left.facts = facts;
+    const store::TrialResult result = engine_result(trial.run, trial.request, left);
+    BOOST_TEST(result.status == "ok", result.reason);
+    BOOST_TEST(notes_of(result).find("--pipeline-model-parallel-size: the command does not say it, "
+                                     "the log has 2") != std::string::npos,
+               notes_of(result));
+  }
+  // Recipes have sizes of their own; what is stated beside one counts.
+  const UserRun bridge = run_of(
+      "torchrun run.py --recipe llama3_8b train.micro_batch_size=1 train.global_batch_size=64",
+      Dialect::megatron_bridge);
+  const std::string ruler(70, '=');
+  const RunFacts summary = golden_logs::facts_of(
+      fmt::format("{0}\nConfiguration Summary (Non-Default Values vs Megatron Core)\n{0}\n\n"
+                  "[model] Non-default values (vs Mcore TransformerConfig):\n"
+                  "  pipeline_model_parallel_size: 2  (Mcore default: 1)\n\n"
+                  "Other Configuration Values:\n\n"
+                  "[train]:\n  global_batch_size: 128\n  micro_batch_size: 1\n\n{0}\n",
+                  ruler) +
+      golden_logs::megatron_steps(1, kSteps));
+  BOOST_TEST(size_mismatch(bridge, summary) ==
+             "train.global_batch_size: asked 64, the log has 128");
 }
 
 BOOST_AUTO_TEST_CASE(tokens_that_nobody_has_told_are_not_counted) {

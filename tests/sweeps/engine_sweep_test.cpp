@@ -316,6 +316,21 @@ BOOST_AUTO_TEST_CASE(tell_by_hand_gives_the_same_sweep) {
   BOOST_TEST(has_text(told["engine_settings"], "--overlap-grad-reduce"));
 }
 
+BOOST_AUTO_TEST_CASE(a_log_of_another_run_is_not_taken) {
+  write_engine_sweep(*this, {{"micro_batch_size", {2}}});
+  const std::string log = folder.file("told.log");
+  std::string base = kBase;
+  base.replace(base.find("--global-batch-size 64"), 22, "--global-batch-size 32");
+  const std::string command =
+      kFake + base + " --pipeline-model-parallel-size 2 --exit-interval 11 > " + log + " 2>&1";
+  BOOST_TEST(std::system(command.c_str()) == 0);
+  check_refused({"tell", folder.file("sweep.json"), log, "--db", db}, 2,
+                {"told.log", "another configuration",
+                 "--pipeline-model-parallel-size: asked 1 (not said), the log has 2",
+                 "--global-batch-size: asked 64, the log has 32"});
+  BOOST_TEST(!std::filesystem::exists(db));
+}
+
 BOOST_AUTO_TEST_CASE(what_was_run_is_counted_in_words_of_its_number) {
   write_engine_sweep(*this, kSpace);
   const std::string sweep_file = folder.file("sweep.json");

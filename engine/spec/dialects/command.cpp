@@ -137,6 +137,7 @@ void add_titan_flag(Flag flag, Reading& in) {
   if (key == "job.config_file") {
     const std::string name = flag.words[0].substr(flag.words[0].rfind('/') + 1);
     if (!in.options.files.contains(name)) {
+      in.run.has_unread_files = true;
       in.note(fmt::format("{} has settings of its own and was not given", shown(name)));
     }
   }

@@ -87,6 +87,7 @@ Node read_chain(const std::string& path, Reading& in, int depth) {
   if (file == in.options.files.end()) {
     const bool is_told = depth > 0 || name == kBaseModel;
     if (!is_told) {
+      in.run.has_unread_files = true;
       in.note(fmt::format("{} has settings of its own and was not given", shown(name)));
     }
     return all;
@@ -131,6 +132,8 @@ void read_module(const Node& module, Reading& in) {
   all.kind = Node::Kind::map;
   if (!preset.empty() && in.options.files.contains(file_name(preset))) {
     merge(all, read_chain(preset, in, 0));
+  } else if (!preset.empty() && preset != "pre_trainer.yaml") {
+    in.run.has_unread_files = true;
   }
   if (!model.empty()) merge(all, read_chain(model, in, 0));
   const bool is_unseen = !model.empty() && !in.options.files.contains(file_name(model));

@@ -168,6 +168,16 @@ std::string trace_text(const std::vector<store::NamedText>& texts, std::optional
   return text;
 }
 
+/// What was noted of the run, such as settings that its log has otherwise than the command.
+std::string notes_text(const std::vector<store::NamedText>& texts, std::optional<size_t> width) {
+  std::string text;
+  for (const store::NamedText& entry : texts) {
+    const bool is_note = entry.name == "note" || entry.name == "forced_balancing";
+    if (is_note) text += wrapped(entry.value, width);
+  }
+  return text;
+}
+
 /// Every line two blanks further right.
 std::string indented(std::string_view text) {
   std::string lines;
@@ -244,6 +254,7 @@ std::string trial_details_text(const store::Store& store, const store::TrialRow&
   const std::string flags = section("Megatron-LM flags", indented(flags_block(trial)));
   std::string rest = section("Measurements", measurements_text(view, trial));
   rest += section("Decisions", told);
+  rest += section("Notes", notes_text(texts, width));
   rest += section("Wall", wall_text(texts));
   rest += section("Memory at the peak", memory_text(store.read_memory(trial.id)));
   rest += section("Memory of the device", device_memory_text(texts));

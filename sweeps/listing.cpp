@@ -179,7 +179,13 @@ json trial_details_json(const store::Store& store, const store::TrialRow& trial)
         (text.name == reports::kDeviceMemoryText && reports::read_device_account(text.value));
     const json parsed =
         is_json ? store::parse_untrusted(text.value) : json(json::value_t::discarded);
-    texts[text.name] = parsed.is_discarded() ? json(text.value) : parsed;
+    json& value = texts[text.name];
+    if (value.is_string() && parsed.is_discarded()) {
+      // There may be several notes: a line each.
+      value = value.get<std::string>() + "\n" + text.value;
+    } else {
+      value = parsed.is_discarded() ? json(text.value) : parsed;
+    }
   }
   return document;
 }

@@ -331,6 +331,29 @@ BOOST_AUTO_TEST_CASE(a_log_of_another_run_is_not_taken) {
   BOOST_TEST(!std::filesystem::exists(db));
 }
 
+BOOST_AUTO_TEST_CASE(what_a_framework_sets_by_itself_is_shown) {
+  std::string base = kBase;
+  for (const std::string word : {" --bf16", " --use-distributed-optimizer"}) {
+    base.erase(base.find(word), word.size());
+  }
+  write_engine_sweep(*this, {{"micro_batch_size", {2}}}, [&](json& document) {
+    document["engine"]["run"] = kFake + base + " {flags}";
+  });
+  const std::string log = folder.file("told.log");
+  const std::string command = kFake + base + " --exit-interval 11 > " + log + " 2>&1";
+  BOOST_TEST(std::system(command.c_str()) == 0);
+  const tests::Answer told = run({"tell", folder.file("sweep.json"), log, "--db", db});
+  BOOST_TEST_REQUIRE(told.code == 0, told.err);
+  const std::string shown = run({"show", db, "1"}).out;
+  const std::string notes =
+      json::parse(run({"show", db, "1", "--format", "json"}).out)["texts"]["note"];
+  for (const char* note : {"precision: the command says fp32, the log has bf16",
+                           "distributed_optimizer: the command says false, the log has true"}) {
+    BOOST_TEST(tests::contains(shown, note), shown);
+    BOOST_TEST(tests::contains(notes, note), notes);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_was_run_is_counted_in_words_of_its_number) {
   write_engine_sweep(*this, kSpace);
   const std::string sweep_file = folder.file("sweep.json");

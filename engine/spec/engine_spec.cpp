@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "engine/spec/dialects/concepts.h"
+#include "engine/spec/knobs.h"
 #include "engine/spec/plan_knobs.h"
 #include "kernels/base/error.h"
 
@@ -46,6 +48,30 @@ std::string knob_text(const std::string& text, const PlanKnobRow& row, const Jso
     space.refuse(row.name, error.what());
   }
   return get_plan_knob(knobs, row);
+}
+
+/// Also by Megatron's name, without dashes in front, as `moetune knobs` has it. Names whose values
+/// are other words there (cp_comm_type's) are left out: they would be misread.
+const PlanKnobRow* knob_called(std::string_view name, EngineDialect dialect) {
+  if (dialect == EngineDialect::command || name.starts_with('-')) return nullptr;
+  if (const PlanKnobRow* row = find_plan_knob(name)) return row;
+  std::string plain(name);
+  std::ranges::replace(plain, '-', '_');
+  if (const KnobRow* own = find_knob(plain)) {
+    for (const LayoutSize& size : layout_sizes()) {
+      if (own->member == KnobMember(size.member)) return find_plan_knob(size.name);
+    }
+  }
+  for (const dialects::Row& row : dialects::knob_rows()) {
+    const bool is_alike = std::holds_alternative<PlanKnobMember>(row.target) && row.words.empty() &&
+                          !dialects::is_inverted(row, dialects::Dialect::megatron_lm);
+    std::string theirs = dialects::key_of(row, dialects::Dialect::megatron_lm);
+    if (!is_alike || theirs.empty()) continue;
+    theirs.erase(0, theirs.find_first_not_of('-'));
+    std::ranges::replace(theirs, '-', '_');
+    if (theirs == plain) return find_plan_knob(row.name);
+  }
+  return nullptr;
 }
 
 [[noreturn]] void refuse_name(const std::string& name, EngineDialect dialect,
@@ -140,14 +166,19 @@ std::map<std::string, std::vector<std::string>> read_engine_space(JsonReader spa
                                                                   EngineDialect dialect) {
   std::map<std::string, std::vector<std::string>> axes;
   for (const auto& [name, ignored] : values.items()) {
-    const PlanKnobRow* row = dialect == EngineDialect::command ? nullptr : find_plan_knob(name);
+    const PlanKnobRow* row = knob_called(name, dialect);
     if (row != nullptr && row->name == "dp") {
       space.refuse(name, "follows from the ranks and the other sizes");
     }
     if (row == nullptr && raw_form_of(name, dialect) == RawForm::none) {
       refuse_name(name, dialect, space);
     }
-    std::vector<std::string>& axis = axes[row == nullptr ? name : std::string(row->name)];
+    const auto [place, is_new] = axes.try_emplace(row == nullptr ? name : std::string(row->name));
+    if (!is_new) {
+      space.refuse(
+          name, fmt::format("the knob '{}' has values under another name already", place->first));
+    }
+    std::vector<std::string>& axis = place->second;
     for (const json& value : space.array(name)) {
       std::string text = setting_text(value, name, space);
       if (row != nullptr) text = knob_text(text, *row, space);

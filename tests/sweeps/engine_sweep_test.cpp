@@ -456,6 +456,13 @@ BOOST_AUTO_TEST_CASE(rules_of_the_model_hold) {
   BOOST_TEST(split.status == "ok", split.reason);
 }
 
+BOOST_AUTO_TEST_CASE(knobs_go_by_their_long_names_too) {
+  write_engine_sweep(*this, {{"tensor_model_parallel_size", {1, 2}}},
+                     [](json& document) { document["engine"]["profile"] = "none"; });
+  swept(*this);
+  BOOST_TEST(trial_titled(db, "tp 1 -> 2").status == "ok");
+}
+
 BOOST_AUTO_TEST_CASE(an_axis_without_a_legal_value_is_told) {
   write_engine_sweep(*this, {{"pp", {3, 5}}, {"micro_batch_size", {1, 3}}},
                      [](json& document) { document["engine"]["profile"] = "none"; });
@@ -549,7 +556,15 @@ BOOST_AUTO_TEST_CASE(wrong_files_are_told) {
   BOOST_TEST(!tests::contains(unknown.err, "micro_batch_size"), unknown.err);
   refused([](json& d) { d["space"]["micro_batch"] = {1}; }, {"micro_batch_size"});
   refused([](json& d) { d["space"]["dp"] = {1}; }, {"dp", "follows"});
+  refused([](json& d) { d["space"]["data_parallel_size"] = {1}; },
+          {"data_parallel_size", "follows"});
   refused([](json& d) { d["space"]["tp"] = {"many"}; }, {"tp"});
+  refused(
+      [](json& d) {
+        d["space"]["tp"] = {1};
+        d["space"]["tensor_model_parallel_size"] = {2};
+      },
+      {"the knob 'tp' has values under another name already"});
   refused([](json& d) { d["training"] = json::object(); }, {"training"});
   refused([](json& d) { d["engine"]["run"] = "x {config}"; }, {"{config}"});
   refused([](json& d) { d.erase("space"); }, {"space"});

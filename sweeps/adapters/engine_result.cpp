@@ -16,6 +16,7 @@
 #include "sweeps/adapters/echo_check.h"
 #include "sweeps/adapters/engine_words.h"
 #include "sweeps/adapters/stored_step.h"
+#include "sweeps/adapters/trial_settings.h"
 #include "sweeps/analyse.h"
 #include "sweeps/processes/process.h"
 
@@ -131,7 +132,13 @@ EngineVerdict check_steps(const UserRun& run, const tuner::TrialRequest& request
   const bool is_asked = run.dialect || has_placeholder(run.engine().run, "steps");
   const int64_t asked = launched_steps(request);
   if (is_asked && done < asked) {
-    return {TrialStatus::failed, fmt::format("ended after {} of {} steps", done, asked)};
+    // It has ended as it was told to, and by which setting the dialect's table tells.
+    const std::string_view key = run.dialect ? total_steps_setting(*run.dialect) : "";
+    const bool is_cut = !key.empty() && facts.total_steps && *facts.total_steps < asked;
+    return {
+        TrialStatus::failed,
+        fmt::format("ended after {} of {} steps{}", done, asked,
+                    is_cut ? fmt::format(": {} is {}, raise it", key, *facts.total_steps) : "")};
   }
   return {};
 }

@@ -23,6 +23,7 @@ EngineSweep engine_sweep_of(const spec::SweepSpec& sweep) {
   EngineSweep result;
   result.run = std::make_shared<const UserRun>(user_run_of(sweep));
   auto space = std::make_unique<EngineSpace>(result.run);
+  check_total_steps(*result.run, space->can_profile());
   result.illegal_axes = space->illegal_axes();
   result.strategy = std::make_unique<tuner::SettingsSearch>(result.run->sweep, std::move(space));
   result.row =

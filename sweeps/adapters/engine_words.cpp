@@ -8,6 +8,7 @@
 
 #include "engine/spec/dialects/concepts.h"
 #include "engine/spec/dialects/shell.h"
+#include "engine/spec/dialects/values.h"
 #include "kernels/base/error.h"
 #include "sweeps/adapters/trial_settings.h"
 
@@ -166,6 +167,32 @@ int64_t launched_steps(const tuner::TrialRequest& request) {
   if (request.is_profiled) return first_traced_step(request) + 2;
   const int64_t timed = request.num_steps > 0 ? request.num_steps : request.spec.num_steps;
   return request.spec.num_warmup_steps + timed;
+}
+
+void check_total_steps(const UserRun& run, bool can_profile) {
+  const std::string_view key = run.dialect ? total_steps_setting(*run.dialect) : "";
+  const auto stated = std::ranges::find(run.config.stated, key, &dialects::StatedSetting::key);
+  if (key.empty() || stated == run.config.stated.end() || run.is_axis(std::string(key))) return;
+  const std::optional<int64_t> total = dialects::parse_integer(stated->value);
+  if (!total || *total <= 0) return;
+  struct Run {
+    std::string_view what;
+    int64_t num_steps;
+  };
+  tuner::TrialRequest request;
+  request.spec = run.sweep.base;
+  std::vector<Run> runs = {{"a trial (num_warmup_steps + num_steps)", launched_steps(request)}};
+  request.num_steps = run.sweep.validate_steps;
+  runs.push_back({"the validation (num_warmup_steps + validate_steps)", launched_steps(request)});
+  request.is_profiled = true;
+  if (can_profile) runs.push_back({"the run that is profiled", launched_steps(request)});
+  const Run& longest = *std::ranges::max_element(runs, {}, &Run::num_steps);
+  const auto cut = std::ranges::find_if(runs, [&](const Run& r) { return r.num_steps > *total; });
+  if (cut == runs.end()) return;
+  throw base::UsageError(
+      fmt::format("key 'engine.{}': {} is {}, and {} makes {} steps: raise {} to at least {}",
+                  run.engine().config.empty() ? "run" : "config", key, *total, cut->what,
+                  cut->num_steps, key, longest.num_steps));
 }
 
 tuner::Settings settings_of(const tuner::TrialRequest& request) {

@@ -35,6 +35,9 @@ EngineCommand engine_command(const UserRun& run, const tuner::TrialRequest& requ
 
 /// Steps of the run, those that are not timed included.
 int64_t launched_steps(const tuner::TrialRequest& request);
+/// Throws base::UsageError where the command itself states fewer steps than a trial, the run that
+/// is profiled or the validation makes.
+void check_total_steps(const UserRun& run, bool can_profile);
 tuner::Settings settings_of(const tuner::TrialRequest& request);
 
 }  // namespace moetune::sweeps

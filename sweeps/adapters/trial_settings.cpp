@@ -74,6 +74,20 @@ std::vector<UnknownSetting> made(Dialect dialect, const TrialLength& length, boo
 
 }  // namespace
 
+std::string_view total_steps_setting(Dialect dialect) {
+  switch (dialect) {
+    case Dialect::megatron_lm:
+      return "--train-iters";
+    case Dialect::megatron_bridge:
+      return "train.train_iters";
+    case Dialect::primus:
+      return "train_iters";
+    case Dialect::torchtitan:
+      break;
+  }
+  return {};
+}
+
 std::vector<UnknownSetting> trial_settings(Dialect dialect, const TrialLength& length) {
   return made(dialect, length, false);
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/spec/dialects/run_config.h"
@@ -22,5 +23,9 @@ std::vector<spec::dialects::UnknownSetting> trial_settings(spec::dialects::Diale
 /// The settings of the table that only serve to make a trace.
 std::vector<spec::dialects::UnknownSetting> profile_settings(spec::dialects::Dialect dialect,
                                                              const TrialLength& length);
+
+/// The setting that ends a run of itself after so many steps, which a trial leaves as it is: it
+/// leaves earlier. Empty where a trial sets it.
+std::string_view total_steps_setting(spec::dialects::Dialect dialect);
 
 }  // namespace moetune::sweeps

@@ -238,6 +238,19 @@ BOOST_AUTO_TEST_CASE(sizes_that_may_be_stated_elsewhere_are_only_noted) {
              "train.global_batch_size: asked 64, the log has 128");
 }
 
+BOOST_AUTO_TEST_CASE(a_run_that_ends_by_its_own_setting_says_which) {
+  TrialOfTitan trial;
+  trial.request.spec.reference_loss.clear();
+  trial.run = run_of("torchrun pretrain_gpt.py " + std::string(kFlags));
+  EngineLeavings left;
+  left.facts = golden_logs::facts_of(golden_logs::megatron_steps(1, kSteps));  // of 100
+  trial.request.spec.num_steps = 50;
+  BOOST_TEST(engine_result(trial.run, trial.request, left).reason == "ended after 6 of 51 steps");
+  trial.request.spec.num_steps = 200;
+  BOOST_TEST(engine_result(trial.run, trial.request, left).reason ==
+             "ended after 6 of 201 steps: --train-iters is 100, raise it");
+}
+
 BOOST_AUTO_TEST_CASE(tokens_that_nobody_has_told_are_not_counted) {
   TrialOfTitan trial;
   trial.run.dialect.reset();

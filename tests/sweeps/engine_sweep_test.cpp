@@ -316,6 +316,25 @@ BOOST_AUTO_TEST_CASE(tell_by_hand_gives_the_same_sweep) {
   BOOST_TEST(has_text(told["engine_settings"], "--overlap-grad-reduce"));
 }
 
+BOOST_AUTO_TEST_CASE(too_few_steps_of_the_command_are_told_before_a_launch) {
+  const auto with = [&](const std::string& total) {
+    std::string base = kBase;
+    base.replace(base.find("--train-iters 500"), 17, "--train-iters " + total);
+    write_engine_sweep(*this, {{"micro_batch_size", {2}}}, [&](json& document) {
+      document["engine"]["run"] = kFake + base + " {flags}";
+      document["num_steps"] = 6;
+    });
+    return std::vector<std::string>{"sweep", folder.file("sweep.json"), "--db", db, "--dry-run"};
+  };
+  // 3 of warm-up; 12 of the validation.
+  check_refused(with("8"), 2,
+                {"engine.run", "--train-iters is 8", "a trial", "makes 9 steps",
+                 "raise --train-iters to at least 15"});
+  check_refused(with("14"), 2, {"--train-iters is 14", "the validation", "makes 15 steps"});
+  BOOST_TEST(!std::filesystem::exists(db));
+  BOOST_TEST(run(with("15")).code == 0);
+}
+
 BOOST_AUTO_TEST_CASE(a_log_of_another_run_is_not_taken) {
   write_engine_sweep(*this, {{"micro_batch_size", {2}}});
   const std::string log = folder.file("told.log");

@@ -148,18 +148,32 @@ bool follows_an_axis(const UserRun& run, const RunSize& size) {
   return size.row == "local_batch_size" && has_stages;
 }
 
+/// Settings of commands that bring others with them.
+constexpr std::array kBringers = {"--module", "--config", "--yaml-cfg", "--use-checkpoint-args",
+                                  "--use-mp-args-from-checkpoint-args"};
+
+/// Text that the shell fills in; a path is one value.
+bool is_filled_in(const std::string& text) {
+  return text.find('$') != std::string::npos && text.find('/') == std::string::npos;
+}
+
 /// Whether what the command does not state is stated nowhere else: by no recipe, no script of the
 /// user's, no variable of the shell and no file that was not read.
 bool states_all(const UserRun& run) {
-  if (run.dialect == dialects::Dialect::megatron_bridge || run.config.has_unread_files)
-    return false;
+  if (run.dialect == dialects::Dialect::megatron_bridge || run.config.is_partial) return false;
+  const bool brings_more =
+      std::ranges::any_of(run.config.stated, [](const dialects::StatedSetting& setting) {
+        return is_filled_in(setting.value) ||
+               std::ranges::find(kBringers, setting.key) != kBringers.end();
+      });
+  if (brings_more) return false;
   if (!run.engine().config.empty()) return true;
   const std::string text = without_placeholders(run.engine().run);
   for (const dialects::ShellCommand& command : dialects::read_shell(text, "engine.run")) {
-    for (const std::string& word : command.words) {
-      const bool is_variable = word.starts_with("$") && word.find('/') == std::string::npos;
-      if (is_variable || word.ends_with(".sh")) return false;
-    }
+    const bool has_more = std::ranges::any_of(command.words, [](const std::string& word) {
+      return is_filled_in(word) || word.ends_with(".sh");
+    });
+    if (has_more) return false;
   }
   return true;
 }

@@ -210,7 +210,9 @@ BOOST_AUTO_TEST_CASE(sizes_that_may_be_stated_elsewhere_are_only_noted) {
       dumped({{"global_batch_size", "64"}, {"pipeline_model_parallel_size", "2"}});
   TrialOfTitan trial;
   trial.request.spec.reference_loss.clear();
-  for (const std::string command : {"bash train.sh ", "torchrun pretrain_gpt.py $MORE "}) {
+  for (const std::string command : {"bash train.sh ", "torchrun pretrain_gpt.py $MORE ",
+                                    "torchrun pretrain_gpt.py --yaml-cfg more.yaml ",
+                                    "torchrun pretrain_gpt.py --data-path $MORE "}) {
     trial.run = run_of(command + kFlags);
     BOOST_TEST(size_mismatch(trial.run, facts) == "");
     EngineLeavings left;

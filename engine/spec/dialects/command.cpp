@@ -137,7 +137,7 @@ void add_titan_flag(Flag flag, Reading& in) {
   if (key == "job.config_file") {
     const std::string name = flag.words[0].substr(flag.words[0].rfind('/') + 1);
     if (!in.options.files.contains(name)) {
-      in.run.has_unread_files = true;
+      in.run.is_partial = true;
       in.note(fmt::format("{} has settings of its own and was not given", shown(name)));
     }
   }
@@ -261,6 +261,7 @@ void read_command(std::string_view text, Reading& in) {
     }
   }
   if (first > 0 && !others.empty()) {
+    in.run.is_partial = true;
     in.note(fmt::format("'{}' in front of the flags was not understood", shown(others.front())));
   }
 }

@@ -87,7 +87,7 @@ Node read_chain(const std::string& path, Reading& in, int depth) {
   if (file == in.options.files.end()) {
     const bool is_told = depth > 0 || name == kBaseModel;
     if (!is_told) {
-      in.run.has_unread_files = true;
+      in.run.is_partial = true;
       in.note(fmt::format("{} has settings of its own and was not given", shown(name)));
     }
     return all;
@@ -133,7 +133,7 @@ void read_module(const Node& module, Reading& in) {
   if (!preset.empty() && in.options.files.contains(file_name(preset))) {
     merge(all, read_chain(preset, in, 0));
   } else if (!preset.empty() && preset != "pre_trainer.yaml") {
-    in.run.has_unread_files = true;
+    in.run.is_partial = true;
   }
   if (!model.empty()) merge(all, read_chain(model, in, 0));
   const bool is_unseen = !model.empty() && !in.options.files.contains(file_name(model));

@@ -95,9 +95,9 @@ struct RunConfig {
   bool is_echo = false;
   /// Its source says also what is as the recipe has it: the file that Megatron-Bridge writes.
   bool is_whole = false;
-  /// It names files with settings of their own that were not given: what it leaves out may stand
-  /// there.
-  bool has_unread_files = false;
+  /// It names files with settings of their own that were not given, or has words that were not
+  /// understood: what it leaves out may stand there.
+  bool is_partial = false;
   std::vector<std::string> notes;  ///< what was understood only in part, a sentence each
 };
 

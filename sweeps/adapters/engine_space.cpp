@@ -58,6 +58,7 @@ RunToMend run_to_mend(const UserRun& run, const dialects::RunConfig& config) {
   RunToMend mend;
   mend.config = config;
   mend.config->global_batch_size = run.sweep.base.training.global_batch_size;
+  mend.config->is_batch_derived = false;
   mend.model = run.model;
   mend.hardware = run.hardware;
   return mend;

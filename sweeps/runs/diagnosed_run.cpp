@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
+#include "profiler/analysis/kernel_classes.h"
 #include "sweeps/load.h"
 #include "sweeps/runs/echoed_config.h"
 #include "sweeps/runs/run_folder.h"
@@ -24,6 +26,13 @@ using nlohmann::json;
 /// Of a run that ended as oom: the device's memory, or the host's.
 const char* kind_of_memory(const RunFacts& facts) {
   return facts.root && facts.root->kind == "host-oom" ? "host memory" : "oom";
+}
+
+/// Whether the allocator held as much as was asked for.
+bool is_fragmented(const RunFacts& facts) {
+  if (!facts.root || !facts.root->memory) return false;
+  const OutOfMemoryFacts& memory = *facts.root->memory;
+  return memory.asked_bytes > 0 && memory.reserved_unallocated_bytes >= memory.asked_bytes;
 }
 
 /// The files of a run by what they are. What is named by itself and is nothing known is a mistake;
@@ -73,8 +82,10 @@ std::optional<spec::dialects::RunConfig> config_of_files(const std::vector<std::
 /// What the traces, or else the failure, speak for.
 FoundWall wall_of(const RunDiagnosis& diagnosis) {
   if (diagnosis.facts && diagnosis.facts->status == ForeignStatus::oom) {
-    return {
+    FoundWall memory{
         WallLabel::memory, kind_of_memory(*diagnosis.facts), {{name_of(WallLabel::memory), 1.0}}};
+    memory.is_fragmented = is_fragmented(*diagnosis.facts);
+    return memory;
   }
   FoundWall found;
   if (!diagnosis.traces) return found;
@@ -221,6 +232,41 @@ spec::dialects::RunConfig config_of_facts(const RunDiagnosis& diagnosis) {
   return config;
 }
 
+/// What traces show of the exchange of rows, and whether all ranks share a node.
+void add_traced(const AboutRun& about, const RunDiagnosis& diagnosis, RunToMend& run) {
+  const int64_t world = world_size_of(diagnosis).value_or(0);
+  const auto holds_all = [&](int64_t devices) { return world > 0 && devices >= world; };
+  run.is_on_one_node = about.hardware != nullptr && holds_all(about.hardware->devices_per_node);
+  if (!diagnosis.traces) return;
+  run.has_row_exchange = false;
+  for (const profiler::ImportedTrace& trace : diagnosis.traces->traces) {
+    run.has_row_exchange = run.has_row_exchange || may_exchange_rows(trace);
+    const auto devices = static_cast<int64_t>(trace.facts.device_names.size());
+    run.is_on_one_node = run.is_on_one_node || holds_all(devices);
+  }
+}
+
+std::string_view framework_title(spec::dialects::Dialect dialect) {
+  for (const spec::dialects::DialectRow& row : spec::NameTable<spec::dialects::Dialect>::kRows) {
+    if (row.value == dialect) return row.title;
+  }
+  return {};
+}
+
+/// Where no remedy is against the wall, those against lesser causes look like the answer.
+void note_missing_remedy(const FoundWall& wall, const std::vector<Remedy>& remedies,
+                         spec::dialects::Dialect dialect, std::vector<std::string>& notes) {
+  const bool is_unknown = wall.label == WallLabel::unknown;
+  if (is_unknown || std::ranges::any_of(remedies, &Remedy::is_of_wall)) return;
+  std::string name = name_of(wall.label);
+  if (!wall.sub_cause.empty()) name += fmt::format(" ({})", wall.sub_cause);
+  notes.push_back(
+      fmt::format("against the wall itself, {}, there is no remedy in {}'s words that is not in "
+                  "effect already{}",
+                  name, framework_title(dialect),
+                  remedies.empty() ? "" : ": what to change is against lesser causes"));
+}
+
 void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   const bool has_words =
       diagnosis.config || (diagnosis.facts && dialect_of(diagnosis.facts->framework));
@@ -230,7 +276,11 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   if (const auto world = world_size_of(diagnosis)) spec::set_dp_for(*world, run.config->knobs);
   run.model = about.model;
   run.hardware = about.hardware;
-  diagnosis.remedies = remedies_of(wall_of(diagnosis), run);
+  if (diagnosis.facts) run.echoed = diagnosis.facts->echoed.settings;
+  add_traced(about, diagnosis, run);
+  const FoundWall wall = wall_of(diagnosis);
+  diagnosis.remedies = remedies_of(wall, run);
+  note_missing_remedy(wall, diagnosis.remedies, run.config->dialect, diagnosis.notes);
   if (!diagnosis.config && !diagnosis.remedies.empty()) {
     diagnosis.notes.push_back(fmt::format(
         "no command or configuration of the run is known: what to change is told from {} "
@@ -240,6 +290,48 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
 }
 
 }  // namespace
+
+bool may_exchange_rows(const profiler::ImportedTrace& trace) {
+  using profiler::KernelClass;
+  const auto is_one_of = [](std::string_view text, std::initializer_list<std::string_view> words) {
+    return std::ranges::any_of(
+        words, [&](std::string_view word) { return text.find(word) != std::string_view::npos; });
+  };
+  std::vector<std::optional<KernelClass>> classes(trace.names.size());
+  for (const profiler::ImportedOp& op : trace.ops) {
+    if (op.kind == profiler::ActivityKind::graph) return true;  // of many kernels
+    if (op.kind != profiler::ActivityKind::kernel) continue;
+    const std::string& name = trace.names[op.name];
+    std::optional<KernelClass>& kernel = classes[op.name];
+    if (!kernel) kernel = profiler::kernel_class_of(name);
+    switch (*kernel) {
+      case KernelClass::deepep:
+      case KernelClass::deepep_layout:
+      case KernelClass::hybridep:
+      case KernelClass::hybridep_pack:
+      case KernelClass::nvshmem:
+      case KernelClass::msccl:
+      case KernelClass::symmetric_memory:
+        return true;
+      case KernelClass::nccl:
+      case KernelClass::rccl: {
+        const bool is_described =
+            op.comm != profiler::kNoRow && trace.comms[op.comm].collective != profiler::kNoRow;
+        if (is_described) {
+          const std::string& collective = trace.names[trace.comms[op.comm].collective];
+          const bool is_any = collective == "coalesced";  // several messages at once
+          if (is_any || is_one_of(collective, {"all_to_all", "alltoall", "AllToAll"})) return true;
+        } else if (is_one_of(name, {"SendRecv", "Generic", "AllToAll", "AlltoAll"})) {
+          return true;  // the kernels that do it among other things
+        }
+        break;
+      }
+      default:
+        if (!trace.has_name(op)) return true;
+    }
+  }
+  return false;
+}
 
 std::vector<std::pair<std::string, std::string>> fact_lines(const RunFacts& facts) {
   std::vector<std::pair<std::string, std::string>> lines;

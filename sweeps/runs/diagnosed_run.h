@@ -37,6 +37,10 @@ struct RunDiagnosis {
 /// Throws base::UsageError if none of them has facts about a run.
 RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun& about);
 
+/// Whether ranks may send each other rows of their experts in a trace: it has an all-to-all, a
+/// kernel of DeepEP, HybridEP or another such library, or work that may be one.
+bool may_exchange_rows(const profiler::ImportedTrace& trace);
+
 /// Memory of the fullest device by the logs; its capacity by the logs, else by `hardware`. Zeros:
 /// not known.
 profiler::MemoryFacts said_memory(const std::optional<RunFacts>& facts,

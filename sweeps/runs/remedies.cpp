@@ -1,16 +1,18 @@
-// The rows. Where a cause has several remedies, the cheaper one to try stands first.
+// The rows of remedy_rows.cpp that help against a wall, as settings of the run's framework.
 #include "sweeps/runs/remedies.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/spec/dialects/concepts.h"
+#include "engine/spec/dialects/values.h"
 #include "engine/spec/model_spec.h"
 #include "kernels/base/error.h"
+#include "sweeps/runs/remedy_rows.h"
 #include "tuner/planner/rules.h"
 
 namespace moetune::sweeps {
@@ -20,419 +22,19 @@ namespace {
 namespace dialects = spec::dialects;
 using base::WallLabel;
 using spec::PlanKnobs;
-using spec::PlanRecompute;
 
 constexpr double kWorthALook = 0.02;  // of the step
 /// Of the other walls, whose sub-cause nobody has told apart.
 constexpr double kWorthALookOfOtherWalls = 0.05;
 constexpr int kMostRemediesOfOtherWalls = 2;
+/// First where the allocator held enough memory.
+constexpr std::string_view kAgainstFragments = "less_fragmentation";
 
-struct Row {
-  std::string_view rule;
-  WallLabel label;
-  /// Sub-causes that it helps against (SubCauseRow::name, or "oom" and "host memory"). Empty: all.
-  std::array<std::string_view, 3> sub_causes;
-  std::string_view why;
-  /// Applies the change. False if it is in effect already or does not apply to the run. Null: not a
-  /// choice among knobs; `words` holds the flags.
-  bool (*change)(PlanKnobs&);
-  /// Settings beside the table of knobs, in Megatron-LM's words.
-  std::string_view words = {};
-  bool is_for_experts = false;  ///< says nothing to a dense model
-  double most_saved = 1;        ///< of the time of its sub-causes
-};
-
-bool turn_on(bool& knob) { return !std::exchange(knob, true); }
-
-template <class Set, class Value>
-bool add_to(Set& set, std::initializer_list<Value> values) {
-  bool is_new = false;
-  for (const Value value : values) {
-    is_new = is_new || !set.has(value);
-    set.add(value);
-  }
-  return is_new;
-}
-
-bool halve(int32_t& size) {
-  if (size < 2 || size % 2 != 0) return false;
-  size /= 2;
-  return true;
-}
-
-/// Twice the micro-batch with what frees the memory for it; false where there is nothing to free.
-bool use_room(PlanKnobs& k, bool frees_memory) {
-  if (frees_memory) k.micro_batch_size *= 2;
-  return frees_memory;
-}
-
-constexpr Row kRows[] = {
-    // The device waits for the host.
-    {"graphs_of_static_parts",
-     WallLabel::host,
-     {"launch"},
-     "Captured parts of a layer are launched at once.",
-     [](PlanKnobs& k) {
-       using spec::PlanGraph;
-       return add_to(k.cuda_graphs,
-                     {PlanGraph::attn, PlanGraph::moe_router, PlanGraph::moe_preprocess});
-     }},
-    {"fused_permutation",
-     WallLabel::host,
-     {"launch"},
-     "Sorting rows in one kernel takes fewer launches.",
-     [](PlanKnobs& k) { return turn_on(k.moe_permute_fusion); },
-     {},
-     true},
-    {"grouped_products",
-     WallLabel::host,
-     {"launch"},
-     "One launch for the products of all local experts.",
-     [](PlanKnobs& k) { return turn_on(k.moe_grouped_gemm); },
-     {},
-     true},
-    {"larger_micro_batch",
-     WallLabel::host,
-     {"launch"},
-     "Twice the work behind each launch.",
-     [](PlanKnobs& k) {
-       k.micro_batch_size *= 2;
-       return true;
-     }},
-    {"no_waiting_for_counts",
-     WallLabel::host,
-     {"sync"},
-     "With a capacity the host need not know how many rows arrive; rows beyond it are dropped, so "
-     "losses have to be compared.",
-     [](PlanKnobs& k) {
-       if (k.capacity_factor > 0) return false;
-       k.capacity_factor = 1.5F;
-       return true;
-     },
-     {},
-     true},
-    {"expandable_segments",
-     WallLabel::host,
-     {"allocator"},
-     "The allocator then grows its segments and need not free and ask again.",
-     nullptr,
-     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-    {"more_loader_workers",
-     WallLabel::host,
-     {"loader"},
-     "More processes prepare the next batch.",
-     nullptr,
-     "--num-workers 8"},
-    {"collect_garbage_together",
-     WallLabel::host,
-     {"loader"},
-     "All ranks collect garbage in the same step, seldom.",
-     nullptr,
-     "--manual-gc --manual-gc-interval 100"},
-    // Ranks move data.
-    {"overlap_of_gradients",
-     WallLabel::communication,
-     {"transfer"},
-     "Gradients are reduced while the backward pass goes on.",
-     [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.overlap_grad_reduce); }},
-    {"overlap_of_weights",
-     WallLabel::communication,
-     {"transfer"},
-     "Weights are gathered while the forward pass goes on.",
-     [](PlanKnobs& k) {
-       if (k.dp * k.cp == 1 || !k.distributed_optimizer) return false;
-       k.overlap_grad_reduce = true;  // without which it is refused
-       return turn_on(k.overlap_param_gather);
-     }},
-    {"overlap_of_experts",
-     WallLabel::communication,
-     {"transfer"},
-     "One micro-batch exchanges rows while another one computes.",
-     [](PlanKnobs& k) { return k.ep > 1 && turn_on(k.overlap_moe_expert_parallel_comm); },
-     {},
-     true},
-    {"hybrid_dispatcher",
-     WallLabel::communication,
-     {"transfer", "one link"},
-     "Rows cross between nodes once and are spread inside.",
-     [](PlanKnobs& k) {
-       if (k.ep == 1 || k.dispatcher == spec::Dispatcher::hybridep) return false;
-       k.dispatcher = spec::Dispatcher::hybridep;
-       return true;
-     },
-     {},
-     true},
-    {"overlap_of_tensor_parallelism",
-     WallLabel::communication,
-     {"transfer"},
-     "Products and their tensor-parallel transfers run in pieces beside each other.",
-     [](PlanKnobs& k) { return k.tp > 1 && turn_on(k.tp_comm_overlap); }},
-    {"less_tensor_parallelism",
-     WallLabel::communication,
-     {"transfer"},
-     "Half the ranks that a layer's products are cut over.",
-     [](PlanKnobs& k) {
-       if (!halve(k.tp)) return false;
-       k.dp *= 2;
-       return true;
-     }},
-    {"fewer_sms_for_exchange",
-     WallLabel::communication,
-     {"contention"},
-     "The exchange leaves more multiprocessors to the kernels beside it.",
-     [](PlanKnobs& k) {
-       if (k.ep == 1 || k.moe_flex_dispatcher_num_sms == 12) return false;
-       k.moe_flex_dispatcher_num_sms = 12;
-       return true;
-     },
-     {},
-     true},
-    {"look_at_the_link",
-     WallLabel::communication,
-     {"one link"},
-     "One rank's transfers are slower than the others': check its cable, adapter and node.",
-     nullptr},
-    // Stages wait for each other.
-    {"more_virtual_stages",
-     WallLabel::pipeline,
-     {"bubble"},
-     "The bubble shrinks with the number of virtual stages.",
-     [](PlanKnobs& k) {
-       if (k.pp == 1) return false;
-       k.vpp *= 2;
-       return true;
-     }},
-    {"more_micro_batches",
-     WallLabel::pipeline,
-     {"bubble"},
-     "Half the micro-batch is twice as many of them: the bubble's share halves.",
-     [](PlanKnobs& k) { return k.pp > 1 && halve(k.micro_batch_size); }},
-    {"fewer_stages",
-     WallLabel::pipeline,
-     {"bubble"},
-     "Half the stages, twice the replicas.",
-     [](PlanKnobs& k) {
-       if (!halve(k.pp)) return false;
-       k.dp *= 2;
-       if (k.pp == 1) k.vpp = 1;
-       return true;
-     }},
-    {"fewer_layers_at_the_ends",
-     WallLabel::pipeline,
-     {"uneven stage"},
-     "Embedding and head are work too: give their stages fewer layers.",
-     nullptr,
-     "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"},
-    // Some ranks have more to do, or are slower.
-    {"balance_of_experts",
-     WallLabel::imbalance,
-     {"experts"},
-     "A stronger balancing loss evens out what the experts receive.",
-     nullptr,
-     "--moe-aux-loss-coeff 0.01",
-     true},
-    {"capacity_of_experts",
-     WallLabel::imbalance,
-     {"experts"},
-     "A capacity bounds what the busiest expert computes; rows beyond it are dropped, so losses "
-     "have "
-     "to be compared.",
-     [](PlanKnobs& k) {
-       if (k.capacity_factor > 0) return false;
-       k.capacity_factor = 1.25F;
-       return true;
-     },
-     {},
-     true},
-    {"look_at_the_rank",
-     WallLabel::imbalance,
-     {"rank"},
-     "One rank computes slower than the others: check its clocks, temperature and neighbours.",
-     nullptr},
-    // Memory is bought with time.
-    {"selective_recomputation",
-     WallLabel::memory,
-     {"recompute"},
-     "Recompute what is cheap and large instead of whole layers.",
-     [](PlanKnobs& k) {
-       if (!k.recompute.has(PlanRecompute::full)) return false;
-       k.recompute = {};
-       k.recompute.add(PlanRecompute::moe_act);
-       k.recompute.add(PlanRecompute::layernorm);
-       return true;
-     }},
-    {"no_recomputation",
-     WallLabel::memory,
-     {"recompute"},
-     "Nothing is recomputed, where memory allows it.",
-     [](PlanKnobs& k) {
-       if (k.recompute == spec::PlanRecomputeSet{}) return false;
-       k.recompute = {};
-       return true;
-     }},
-    {"no_offload",
-     WallLabel::memory,
-     {"offload", "host memory"},
-     "Nothing goes to the host's memory, where that fits.",
-     [](PlanKnobs& k) {
-       if (k.optimizer_offload_ratio == 0 && k.offload == spec::OffloadSet{}) return false;
-       k.optimizer_offload_ratio = 0;
-       k.offload = {};
-       return true;
-     }},
-    {"smaller_micro_batch",
-     WallLabel::memory,
-     {"oom"},
-     "Half the activations, twice the micro-batches.",
-     [](PlanKnobs& k) { return halve(k.micro_batch_size); }},
-    {"more_recomputation",
-     WallLabel::memory,
-     {"oom"},
-     "What is cheap and large is recomputed instead of kept; where that is so, whole layers are.",
-     [](PlanKnobs& k) {
-       if (k.recompute.has(PlanRecompute::full)) return false;
-       if (add_to(k.recompute, {PlanRecompute::moe_act, PlanRecompute::layernorm})) return true;
-       k.recompute = {};
-       k.recompute.add(PlanRecompute::full);
-       return true;
-     }},
-    {"fused_loss",
-     WallLabel::memory,
-     {"oom"},
-     "Logits are not kept: the loss is computed in pieces.",
-     [](PlanKnobs& k) {
-       if (k.cross_entropy != spec::CrossEntropy::unfused) return false;
-       k.cross_entropy = spec::CrossEntropy::native;
-       return true;
-     }},
-    {"offloaded_optimizer",
-     WallLabel::memory,
-     {"oom"},
-     "The optimizer's state lies in the host's memory; steps take longer.",
-     [](PlanKnobs& k) {
-       if (k.optimizer_offload_ratio > 0) return false;
-       k.optimizer_offload_ratio = 1;
-       k.precision_aware_optimizer = true;  // the one that can
-       return true;
-     }},
-    {"less_fragmentation",
-     WallLabel::memory,
-     {"oom"},
-     "The allocator grows its segments and leaves fewer holes.",
-     nullptr,
-     "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
-    {"fewer_loader_workers",
-     WallLabel::memory,
-     {"host memory"},
-     "Each process that prepares batches holds a copy of what it reads.",
-     nullptr,
-     "--num-workers 1"},
-    {"sharded_optimizer",
-     WallLabel::memory,
-     {"oom", "recompute", "offload"},
-     "Each replica keeps its share of the optimizer's state only: room for larger micro-batches.",
-     [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.distributed_optimizer); }},
-    {"narrow_moments",
-     WallLabel::memory,
-     {"oom", "recompute", "offload"},
-     "Moments in bf16 free memory for larger micro-batches or less recomputation.",
-     [](PlanKnobs& k) {
-       if (k.exp_avg == spec::StateType::bf16) return false;
-       k.precision_aware_optimizer = true;
-       k.exp_avg = k.exp_avg_sq = spec::StateType::bf16;
-       return true;
-     }},
-    // Memory holds the micro-batch down: free some, and use it at once. What costs least is first.
-    {"room_by_fused_loss",
-     WallLabel::memory,
-     {"capped micro-batch"},
-     "Logits are not kept: room for twice the micro-batch.",
-     [](PlanKnobs& k) {
-       const bool is_new = k.cross_entropy == spec::CrossEntropy::unfused;
-       if (is_new) k.cross_entropy = spec::CrossEntropy::native;
-       return use_room(k, is_new);
-     }},
-    {"room_by_sharded_optimizer",
-     WallLabel::memory,
-     {"capped micro-batch"},
-     "Each replica keeps its share of the optimizer's state only: room for twice the micro-batch.",
-     [](PlanKnobs& k) { return use_room(k, k.dp * k.cp > 1 && turn_on(k.distributed_optimizer)); }},
-    {"room_by_narrow_moments",
-     WallLabel::memory,
-     {"capped micro-batch"},
-     "Moments in bf16 free memory for twice the micro-batch; losses have to be compared.",
-     [](PlanKnobs& k) {
-       const bool is_new = k.exp_avg != spec::StateType::bf16;
-       k.precision_aware_optimizer = true;
-       k.exp_avg = k.exp_avg_sq = spec::StateType::bf16;
-       return use_room(k, is_new);
-     }},
-    {"room_by_recomputation",
-     WallLabel::memory,
-     {"capped micro-batch"},
-     "What is cheap and large is recomputed instead of kept: room for twice the micro-batch.",
-     [](PlanKnobs& k) {
-       return use_room(k,
-                       !k.recompute.has(PlanRecompute::full) &&
-                           add_to(k.recompute, {PlanRecompute::moe_act, PlanRecompute::layernorm}));
-     }},
-    {"room_by_more_expert_ranks",
-     WallLabel::memory,
-     {"capped micro-batch"},
-     "Half the experts on each rank: room for twice the micro-batch.",
-     [](PlanKnobs& k) {
-       k.ep *= 2;
-       return use_room(k, true);
-     },
-     {},
-     true},
-    // The device computes.
-    {"products_in_fp8",
-     WallLabel::compute,
-     {"FLOPs"},
-     "Products in 8 bits; losses have to be compared.",
-     [](PlanKnobs& k) {
-       if (k.precision != spec::PrecisionRecipe::bf16) return false;
-       k.precision = spec::PrecisionRecipe::fp8_blockwise;
-       return true;
-     },
-     {},
-     false,
-     0.5},  // twice the peak of 16 bits
-    {"fused_activations",
-     WallLabel::compute,
-     {"bandwidth"},
-     "Fused kernels read and write activations once.",
-     [](PlanKnobs& k) {
-       const bool is_new = turn_on(k.fused_activation);
-       return turn_on(k.moe_permute_fusion) || is_new;
-     }},
-    {"larger_products",
-     WallLabel::compute,
-     {"occupancy"},
-     "Twice the rows in each product.",
-     [](PlanKnobs& k) {
-       k.micro_batch_size *= 2;
-       return true;
-     }},
-    {"whole_experts",
-     WallLabel::compute,
-     {"occupancy"},
-     "Experts that are not cut have wider products.",
-     [](PlanKnobs& k) {
-       if (!halve(k.etp)) return false;
-       k.ep *= 2;
-       return true;
-     },
-     {},
-     true},
-};
-
-bool helps_against(const Row& row, std::string_view sub_cause) {
+bool helps_against(const RemedyRow& row, std::string_view sub_cause) {
   return std::ranges::find(row.sub_causes, sub_cause) != row.sub_causes.end();
 }
 
-bool is_for(const Row& row, const FoundWall& wall) {
+bool is_for(const RemedyRow& row, const FoundWall& wall) {
   return row.label != wall.label || row.sub_causes[0].empty() || wall.sub_cause.empty() ||
          helps_against(row, wall.sub_cause);
 }
@@ -440,7 +42,7 @@ bool is_for(const Row& row, const FoundWall& wall) {
 /// What a row can save at most: no more than the causes that it is for, where those are known.
 /// Computing takes whatever the other causes leave, so of it only what a roofline has told apart
 /// can be saved, unless it is the wall: none where that is not known.
-std::optional<double> ceiling_of(const Row& row, const FoundWall& wall) {
+std::optional<double> ceiling_of(const RemedyRow& row, const FoundWall& wall) {
   const auto share = wall.ceilings.find(name_of(row.label));
   const double whole = share == wall.ceilings.end() ? 0 : share->second;
   double of_causes = 0;
@@ -508,6 +110,18 @@ std::shared_ptr<const spec::HardwareSpec> unknown_machine(const dialects::RunCon
   return std::make_shared<const spec::HardwareSpec>(std::move(machine));
 }
 
+/// Sequences of a step, where the run has these knobs; 0: not known. What the run does not say
+/// follows its layout. Torchtitan's pipelines are left out: their local batch is several
+/// micro-batches, which another layout keeps in part.
+int64_t batch_of(const dialects::RunConfig& config, const PlanKnobs& knobs) {
+  const bool has_stages = config.knobs.pp > 1 || knobs.pp > 1;
+  const bool is_fixed = config.dialect == dialects::Dialect::torchtitan && has_stages;
+  if (!config.is_batch_derived || config.global_batch_size == 0 || is_fixed) {
+    return config.global_batch_size;
+  }
+  return int64_t{knobs.micro_batch_size} * knobs.dp;
+}
+
 /// Rules of the model's framework that a run breaks, as far as its sizes are known.
 std::vector<BrokenRule> broken_rules_of(const RunToMend& run, const PlanKnobs& knobs) {
   if (run.model == nullptr) return broken_sizes_of(*run.config, knobs);
@@ -516,7 +130,7 @@ std::vector<BrokenRule> broken_rules_of(const RunToMend& run, const PlanKnobs& k
   plan.hardware = run.hardware.get();
   plan.knobs = knobs;
   plan.seq_length = std::max<int64_t>(1, run.config->seq_length);
-  plan.global_batch_size = std::max<int64_t>(1, run.config->global_batch_size);
+  plan.global_batch_size = std::max<int64_t>(1, batch_of(*run.config, knobs));
   plan.is_of_megatron = run.config->dialect != dialects::Dialect::torchtitan;
   std::vector<BrokenRule> broken;
   for (const tuner::planner::PlanRule* rule : tuner::planner::broken_rules(plan)) {
@@ -553,19 +167,94 @@ bool says_more_than_batch(const dialects::RunConfig& config, const dialects::Run
          !dialects::changed_settings(config, rest, config.dialect).empty();
 }
 
-/// Whether the first flag or variable of `words` is said already.
-bool is_said(const dialects::RunConfig& config, std::string_view words) {
-  const std::string name(words.substr(0, words.find_first_of(" =")));
-  return config.environment.contains(name) ||
-         std::ranges::find(config.unknown, name, &dialects::UnknownSetting::key) !=
-             config.unknown.end();
+const dialects::Row& carried_choice(std::string_view name) {
+  const auto rows = dialects::carried_rows();
+  const auto at = std::ranges::find(rows, name, &dialects::Row::name);
+  MOETUNE_CHECK(at != rows.end(), "no choice is called '{}'", name);
+  return *at;
+}
+
+/// Megatron-LM's dump of its arguments has the names of the parser's results.
+std::string echoed_key(const std::string& key) {
+  if (!key.starts_with("--")) return key;
+  std::string name = key.substr(2);
+  std::ranges::replace(name, '-', '_');
+  return name;
+}
+
+/// What the run says of a setting, its log included; none: nothing, or no more than null.
+std::optional<std::string> said_value(const RunToMend& run, const std::string& key) {
+  std::optional<std::string> said;
+  for (const dialects::UnknownSetting& setting : run.config->unknown) {
+    if (setting.key == key) said = setting.value.empty() ? "true" : setting.value;  // a switch
+  }
+  for (const EchoedSetting& setting : run.echoed) {
+    if (!said && setting.key == echoed_key(key)) said = setting.value;
+  }
+  if (said == "null" || said == "None") said.reset();
+  return said;
+}
+
+/// The value to propose: also more than a framework does by itself.
+std::string proposed_value(const ProposedSetting& wanted, std::string_view fallback) {
+  const auto least = dialects::parse_integer(wanted.value);
+  const auto usual = dialects::parse_integer(fallback);
+  const bool is_more = wanted.wanted == ProposedSetting::Wanted::at_least && least && usual;
+  return is_more ? fmt::format("{}", std::max(*least, 2 * *usual)) : std::string(wanted.value);
+}
+
+/// Whether a value does what the proposed one does, or says more than can be compared.
+bool does_as_much(ProposedSetting::Wanted wanted, const std::string& value,
+                  const std::string& proposed) {
+  if (wanted == ProposedSetting::Wanted::on) return dialects::parse_switch(value).value_or(true);
+  const auto is = dialects::parse_number(value);
+  const auto wants = dialects::parse_number(proposed);
+  if (!is || !wants) return true;
+  return wanted == ProposedSetting::Wanted::at_most ? *is <= *wants : *is >= *wants;
+}
+
+/// The settings of a row in the words of the run's framework. Empty where it has none, or where the
+/// first of them is in effect already.
+std::vector<std::string> proposed_settings(const RemedyRow& row, const RunToMend& run) {
+  const dialects::RunConfig& config = *run.config;
+  std::vector<std::string> flags;
+  for (const ProposedSetting& wanted : row.settings) {
+    if (wanted.name.empty()) continue;
+    if (wanted.wanted == ProposedSetting::Wanted::variable) {
+      if (config.environment.contains(wanted.name)) return {};
+      flags.push_back(fmt::format("{}={}", wanted.name, wanted.value));
+      continue;
+    }
+    const dialects::Row& choice = carried_choice(wanted.name);
+    const std::string key = dialects::key_of(choice, config.dialect);
+    if (key.empty()) continue;
+    const std::string_view fallback = dialects::fallback_of(choice, config.dialect);
+    const std::string value = proposed_value(wanted, fallback);
+    const std::string in_effect = said_value(run, key).value_or(std::string(fallback));
+    if (flags.empty() && !in_effect.empty() && does_as_much(wanted.wanted, in_effect, value)) {
+      return {};
+    }
+    flags.push_back(dialects::text_of(
+        dialects::SettingChange{.key = key, .before = std::nullopt, .after = value},
+        config.dialect));
+  }
+  return flags;
+}
+
+/// Whether a change moves anything of what the traces show. Dispatchers that gather rows have no
+/// exchange that could be told from other gathering.
+bool is_shown(const RemedyRow& row, const RunToMend& run) {
+  if (row.needs == RemedyRow::Needs::nothing) return true;
+  const bool gathers = run.config->knobs.dispatcher == spec::Dispatcher::allgather;
+  const bool is_between_nodes = row.needs == RemedyRow::Needs::rows_between_nodes;
+  return (run.has_row_exchange || gathers) && !(is_between_nodes && run.is_on_one_node);
 }
 
 }  // namespace
 
 std::string rule_broken_by(const RunToMend& run, const PlanKnobs& knobs) {
   const int64_t pass = int64_t{knobs.micro_batch_size} * knobs.dp;
-  const int64_t batch = run.config->global_batch_size;
+  const int64_t batch = batch_of(*run.config, knobs);
   if (batch > 0 && pass > 0 && batch % pass != 0) {
     return fmt::format("global_batch: {} sequences are no multiple of micro-batch {} x dp {}",
                        batch, knobs.micro_batch_size, knobs.dp);
@@ -591,14 +280,16 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
   run = with_sizes(std::move(run));
   const dialects::RunConfig& config = *run.config;
   std::map<WallLabel, int> num_of_other;
-  for (const Row& row : kRows) {
+  for (const RemedyRow& row : remedy_rows()) {
     const bool is_other = row.label != wall.label;
     const std::optional<double> ceiling = ceiling_of(row, wall);
     const double least = is_other ? kWorthALookOfOtherWalls : kWorthALook;
     if (!ceiling || *ceiling < least || !is_for(row, wall)) continue;
     if (is_other && num_of_other[row.label] == kMostRemediesOfOtherWalls) continue;
     if (row.is_for_experts && !has_experts(run)) continue;
+    if (!is_shown(row, run)) continue;
     Remedy remedy;
+    remedy.is_of_wall = !is_other;
     remedy.ceiling_ratio = *ceiling;
     remedy.rule = row.rule;
     remedy.why = row.why;
@@ -614,18 +305,18 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
       if (remedy.flags.empty() || !says_more_than_batch(config, changed)) continue;
       remedy.knobs = changed.knobs;
       remedy.refused = rule_broken_by(run, changed.knobs);
-    } else if (!row.words.empty()) {
-      const bool is_variable = row.words.front() != '-';
-      if (!is_variable && config.dialect != dialects::Dialect::megatron_lm) continue;
-      if (is_said(config, row.words)) continue;
-      remedy.flags.emplace_back(row.words);
+    } else if (!row.settings[0].name.empty()) {
+      remedy.flags = proposed_settings(row, run);
+      if (remedy.flags.empty()) continue;
     }
     // The same change for another wall is told once, with what it can save more.
     const auto same = std::ranges::find_if(remedies, [&](const Remedy& other) {
       return !remedy.flags.empty() && other.flags == remedy.flags;
     });
     if (same != remedies.end()) {
+      const bool is_of_wall = same->is_of_wall || remedy.is_of_wall;
       if (same->ceiling_ratio < remedy.ceiling_ratio) *same = std::move(remedy);
+      same->is_of_wall = is_of_wall;
       continue;
     }
     if (is_other) ++num_of_other[row.label];
@@ -636,12 +327,16 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
     if (a.refused.empty() != b.refused.empty()) return a.refused.empty();
     return a.ceiling_ratio > b.ceiling_ratio;
   });
+  if (wall.is_fragmented) {
+    std::ranges::stable_partition(
+        remedies, [](const Remedy& remedy) { return remedy.rule == kAgainstFragments; });
+  }
   return remedies;
 }
 
 std::vector<std::string_view> remedy_rules() {
   std::vector<std::string_view> names;
-  for (const Row& row : kRows) names.push_back(row.rule);
+  for (const RemedyRow& row : remedy_rows()) names.push_back(row.rule);
   return names;
 }
 

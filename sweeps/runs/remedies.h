@@ -11,6 +11,7 @@
 
 #include "engine/spec/dialects/run_config.h"
 #include "kernels/base/step_parts.h"
+#include "sweeps/runs/run_log.h"
 #include "tuner/planner/run.h"
 
 namespace moetune::sweeps {
@@ -23,6 +24,8 @@ struct FoundWall {
   std::map<std::string, double, std::less<>> ceilings;
   /// The same by sub-cause, if these are known.
   std::map<std::string, double, std::less<>> cause_ceilings = {};
+  /// Of a run without memory: the allocator held enough, in pieces that were too small.
+  bool is_fragmented = false;
 };
 
 /// The run to change. Without a configuration, remedies use Megatron-LM's flags and do not know
@@ -32,6 +35,9 @@ struct RunToMend {
   bool is_config_known = true;                         ///< false: only sizes from a log are known
   std::shared_ptr<const spec::ModelSpec> model;        ///< null: as the configuration states
   std::shared_ptr<const spec::HardwareSpec> hardware;  ///< null: as many devices as ranks
+  std::vector<EchoedSetting> echoed = {};  ///< what the log says beside the configuration
+  bool has_row_exchange = true;            ///< false: traces show that ranks exchange no rows
+  bool is_on_one_node = false;             ///< false: also where that is not known
 };
 
 struct Remedy {
@@ -40,7 +46,8 @@ struct Remedy {
   double ceiling_ratio = 0;              ///< upper bound of the saving, as a share of the step
   std::string rule;                      ///< name of the row
   std::string why;                       ///< a sentence
-  std::string refused;  ///< the constraint that forbids it: name and message; or empty
+  std::string refused;      ///< the constraint that forbids it: name and message; or empty
+  bool is_of_wall = false;  ///< false: it is against another label with a considerable share
 };
 
 /// Remedies for the wall and for other labels with a considerable share, by falling ceiling,

@@ -1,4 +1,5 @@
 // moetune diagnose as people type it: logs, traces and configurations of a run, in any mixture.
+#include <algorithm>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
@@ -74,6 +75,16 @@ BOOST_FIXTURE_TEST_CASE(a_run_without_memory_is_told_what_frees_some, Diagnose) 
   for (const json& remedy : run["remedies"]) BOOST_TEST(remedy["ceiling_ratio"].is_null());
   const Answer text = this->run({"diagnose", golden("logs/oom.log")});
   BOOST_TEST(text.out.find("what would free memory") != std::string::npos, text.out);
+  // The allocator held 5 GiB, twice what was asked for; 1 GiB would not have been enough.
+  BOOST_TEST(run["remedies"][0]["rule"] == "less_fragmentation");
+  std::string log = tests::read_text(golden("logs/oom.log"));
+  const std::string held = "5.00 GiB is reserved";
+  BOOST_TEST_REQUIRE(log.find(held) != std::string::npos);
+  log.replace(log.find(held), held.size(), "1.00 GiB is reserved");
+  tests::write_text(folder.file("full.log"), log);
+  const json full = document({folder.file("full.log")});
+  BOOST_TEST_REQUIRE(!full["remedies"].empty());
+  BOOST_TEST(full["remedies"][0]["rule"] != "less_fragmentation");
 }
 
 BOOST_FIXTURE_TEST_CASE(a_host_without_memory_is_not_a_device_without, Diagnose) {
@@ -82,6 +93,60 @@ BOOST_FIXTURE_TEST_CASE(a_host_without_memory_is_not_a_device_without, Diagnose)
   for (const json& remedy : run["remedies"]) {
     BOOST_TEST((remedy["rule"] == "fewer_loader_workers" || remedy["rule"] == "no_offload"));
   }
+}
+
+// Otherwise remedies of lesser causes would look like the answer.
+BOOST_FIXTURE_TEST_CASE(a_wall_without_a_remedy_is_told, Diagnose) {
+  const std::string command =
+      "torchrun pretrain_gpt.py --bf16 --num-layers 4 --hidden-size 64 --num-attention-heads 4 "
+      "--seq-length 128 --micro-batch-size 1 --global-batch-size 16 --num-workers ";
+  const std::string note =
+      "against the wall itself, memory (host memory), there is no remedy in Megatron-LM's words "
+      "that is not in effect already";
+  const auto says = [&](const char* workers) {
+    const json run = document({golden("logs/slurm_oom_kill.log"), "--run", command + workers});
+    const std::vector<std::string> notes = run["notes"];
+    BOOST_TEST(run["remedies"].empty() == (std::string(workers) == "1"), run["remedies"].dump());
+    return std::ranges::find(notes, note) != notes.end();
+  };
+  BOOST_TEST(says("1"));
+  BOOST_TEST(!says("4"));
+}
+
+/// A trace of one kernel; `collective`: what the file says of it, empty: nothing.
+profiler::ImportedTrace trace_of(const std::string& kernel, const std::string& collective) {
+  profiler::ImportedTrace trace;
+  profiler::ImportedOp op;
+  op.end_ns = 1000;
+  op.name = trace.names.intern(kernel);
+  if (!collective.empty()) {
+    profiler::CommCall comm;
+    comm.collective = trace.names.intern(collective);
+    op.comm = 0;
+    trace.comms.push_back(comm);
+  }
+  trace.ops.add(op);
+  trace.finish();
+  return trace;
+}
+
+BOOST_AUTO_TEST_CASE(exchanges_of_rows_are_seen_in_traces) {
+  const std::string send = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)";
+  const std::string reduce =
+      "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+  const auto may = [](const std::string& kernel, const std::string& collective = "") {
+    return may_exchange_rows(trace_of(kernel, collective));
+  };
+  BOOST_TEST(may(send, "all_to_allv"));
+  BOOST_TEST(may("void deep_ep::intranode::dispatch<8, 768>(int4*)"));
+  BOOST_TEST(may("void hybrid_ep::combine_kernel<1>(int)"));
+  BOOST_TEST(!may(send, "send"));
+  BOOST_TEST(!may(reduce, "allreduce"));
+  BOOST_TEST(!may(reduce));
+  BOOST_TEST(!may("gemm"));
+  // What the file does not tell apart may be one.
+  BOOST_TEST(may(send));
+  BOOST_TEST(may("(unnamed kernel)"));
 }
 
 /// Fifty kernels of 100 us, each of a product that an H100 does in about 52.

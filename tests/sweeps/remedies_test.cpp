@@ -231,6 +231,131 @@ BOOST_AUTO_TEST_CASE(rules_are_those_of_the_runs_own_framework) {
   BOOST_TEST(rule_broken_by(run, knobs).empty());
 }
 
+struct LoaderWords {
+  dialects::Dialect dialect;
+  std::string text;
+  std::vector<std::string> workers;
+  std::vector<std::string> garbage;
+};
+std::ostream& operator<<(std::ostream& out, const LoaderWords& row) {
+  return out << spec::name_of(row.dialect);
+}
+
+// Twice the workers that a framework has by itself, if those are more than four.
+const LoaderWords kLoaderWords[] = {
+    {dialects::Dialect::megatron_lm,
+     kMendedCommand,
+     {"--num-workers 8"},
+     {"--manual-gc", "--manual-gc-interval 100"}},
+    {dialects::Dialect::megatron_bridge,
+     "train.micro_batch_size=1 train.global_batch_size=64 model.tensor_model_parallel_size=2",
+     {"dataset.num_workers=16"},
+     {"train.manual_gc=true", "train.manual_gc_interval=100"}},
+    {dialects::Dialect::torchtitan,
+     "[training]\nlocal_batch_size = 1\nseq_len = 4096\n",
+     {"training.dataloader.num_workers = 8"},
+     {"training.gc_freq = 100"}},
+    {dialects::Dialect::primus,
+     "modules:\n  pre_trainer:\n    framework: megatron\n    overrides:\n"
+     "      micro_batch_size: 1\n      global_batch_size: 64\n",
+     {"num_workers: 16"},
+     {"manual_gc: true", "manual_gc_interval: 100"}}};
+
+BOOST_DATA_TEST_CASE(a_loader_has_remedies_in_each_frameworks_words, data::make(kLoaderWords),
+                     row) {
+  RunToMend run;
+  run.config = dialects::import_run(row.text, row.dialect);
+  const auto found = remedies_of(wall_of("host", "loader", 0.3), run);
+  for (const auto& [rule, flags] : {std::pair("more_loader_workers", row.workers),
+                                    std::pair("collect_garbage_together", row.garbage)}) {
+    const Remedy* remedy = find(found, rule);
+    BOOST_TEST_REQUIRE(remedy != nullptr, rule);
+    BOOST_TEST(remedy->flags == flags, boost::test_tools::per_element());
+    BOOST_TEST(remedy->is_of_wall);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_a_log_echoes_is_set_already) {
+  const FoundWall loader = wall_of("host", "loader", 0.3);
+  RunToMend run = run_of(kMendedCommand);
+  run.echoed = {{"num_workers", "16"}, {"manual_gc", "True"}, {"manual_gc_interval", "50"}};
+  const auto none = remedies_of(loader, run);
+  BOOST_TEST((find(none, "more_loader_workers") == nullptr));
+  BOOST_TEST((find(none, "collect_garbage_together") == nullptr));
+  // Defaults are echoed, too.
+  run.echoed = {{"num_workers", "2"}, {"manual_gc", "False"}, {"manual_gc_interval", "0"}};
+  const auto both = remedies_of(loader, run);
+  BOOST_TEST((find(both, "more_loader_workers") != nullptr));
+  BOOST_TEST((find(both, "collect_garbage_together") != nullptr));
+  // A command with fewer workers has room for more, with as many it has not.
+  const auto with = [&](const std::string& words) {
+    return remedies_of(loader, run_of(kMendedCommand + (" " + words)));
+  };
+  BOOST_TEST((find(with("--num-workers 4"), "more_loader_workers") != nullptr));
+  BOOST_TEST((find(with("--num-workers 8"), "more_loader_workers") == nullptr));
+  BOOST_TEST((find(with("--manual-gc"), "collect_garbage_together") == nullptr));
+}
+
+// Torchtitan's batch is that of the layout unless it is said.
+BOOST_AUTO_TEST_CASE(a_batch_that_is_not_said_follows_the_layout) {
+  const auto rule_of = [](const std::string& batch, int32_t micro_batch_size) {
+    RunToMend run;
+    run.config = dialects::import_run("[training]\nlocal_batch_size = 1\n" + batch +
+                                          "seq_len = 4096\n[parallelism]\n"
+                                          "tensor_parallel_degree = 2\n"
+                                          "data_parallel_shard_degree = 2\n",
+                                      dialects::Dialect::torchtitan);
+    spec::PlanKnobs knobs = run.config->knobs;
+    knobs.micro_batch_size = micro_batch_size;
+    return rule_broken_by(run, knobs);
+  };
+  BOOST_TEST(rule_of("", 2) == "");
+  BOOST_TEST(rule_of("global_batch_size = -1\n", 2) == "");
+  BOOST_TEST(rule_of("global_batch_size = 2\n", 2) ==
+             "global_batch: 2 sequences are no multiple of micro-batch 2 x dp 2");
+}
+
+BOOST_AUTO_TEST_CASE(memory_in_pieces_is_joined_first) {
+  FoundWall wall = wall_of("memory", "oom", 1);
+  const auto plain = remedies_of(wall, run_of(kMendedCommand));
+  BOOST_TEST_REQUIRE(!plain.empty());
+  BOOST_TEST(plain.front().rule == "smaller_micro_batch");
+  wall.is_fragmented = true;
+  const auto found = remedies_of(wall, run_of(kMendedCommand));
+  BOOST_TEST_REQUIRE(found.size() == plain.size());
+  BOOST_TEST(found[0].rule == "less_fragmentation");
+  BOOST_TEST(found[1].rule == "smaller_micro_batch");
+}
+
+BOOST_AUTO_TEST_CASE(multiprocessors_are_those_of_flex_dispatchers) {
+  const FoundWall contention = wall_of("communication", "contention", 0.3);
+  RunToMend run = run_of(kMendedCommand);
+  BOOST_TEST((find(remedies_of(contention, run), "fewer_sms_for_exchange") == nullptr));
+  run.config->knobs.dispatcher = spec::Dispatcher::hybridep;
+  BOOST_TEST((find(remedies_of(contention, run), "fewer_sms_for_exchange") != nullptr));
+}
+
+BOOST_AUTO_TEST_CASE(an_exchange_that_traces_do_not_show_is_not_changed) {
+  const FoundWall transfer = wall_of("communication", "transfer", 0.3);
+  const auto has = [&](const RunToMend& run, const char* rule) {
+    return find(remedies_of(transfer, run), rule) != nullptr;
+  };
+  RunToMend run = run_of(kMendedCommand);
+  run.has_row_exchange = false;
+  BOOST_TEST(!has(run, "overlap_of_experts"));
+  BOOST_TEST(!has(run, "hybrid_dispatcher"));
+  BOOST_TEST(has(run, "overlap_of_gradients"));
+  run.has_row_exchange = true;
+  run.is_on_one_node = true;
+  BOOST_TEST(has(run, "overlap_of_experts"));
+  BOOST_TEST(!has(run, "hybrid_dispatcher"));
+  // Of this one gathering is the exchange.
+  run = run_of(kMendedCommand);
+  run.config->knobs.dispatcher = spec::Dispatcher::allgather;
+  run.has_row_exchange = false;
+  BOOST_TEST(has(run, "hybrid_dispatcher"));
+}
+
 BOOST_AUTO_TEST_CASE(an_unknown_wall_has_no_remedy) {
   BOOST_TEST(
       remedies_of({base::WallLabel::unknown, "", {{"unknown", 0.9}, {"host", 0.1}}}, {}).empty());
@@ -266,6 +391,11 @@ BOOST_AUTO_TEST_CASE(every_row_is_proposed_to_some_run) {
     for (const Remedy& remedy : remedies_of(wall_of(label, "", 0.5), plain)) {
       proposed.insert(remedy.rule);
     }
+  }
+  RunToMend flex = run_of(kMendedCommand);
+  flex.config->knobs.dispatcher = spec::Dispatcher::deepep;
+  for (const Remedy& remedy : remedies_of(wall_of("communication", "", 0.5), flex)) {
+    proposed.insert(remedy.rule);
   }
   for (const std::string_view rule : remedy_rules()) {
     BOOST_TEST(proposed.count(std::string(rule)) == 1U, rule);

@@ -1,0 +1,415 @@
+#include "sweeps/runs/remedy_rows.h"
+
+#include <initializer_list>
+#include <utility>
+
+namespace moetune::sweeps {
+
+namespace {
+
+using base::WallLabel;
+using spec::PlanKnobs;
+using spec::PlanRecompute;
+using Needs = RemedyRow::Needs;
+using Wanted = ProposedSetting::Wanted;
+
+bool turn_on(bool& knob) { return !std::exchange(knob, true); }
+
+template <class Set, class Value>
+bool add_to(Set& set, std::initializer_list<Value> values) {
+  bool is_new = false;
+  for (const Value value : values) {
+    is_new = is_new || !set.has(value);
+    set.add(value);
+  }
+  return is_new;
+}
+
+bool halve(int32_t& size) {
+  if (size < 2 || size % 2 != 0) return false;
+  size /= 2;
+  return true;
+}
+
+/// Twice the micro-batch with what frees the memory for it; false where there is nothing to free.
+bool use_room(PlanKnobs& k, bool frees_memory) {
+  if (frees_memory) k.micro_batch_size *= 2;
+  return frees_memory;
+}
+
+constexpr RemedyRow kRemedyRows[] = {
+    // The device waits for the host.
+    {"graphs_of_static_parts",
+     WallLabel::host,
+     {"launch"},
+     "Captured parts of a layer are launched at once.",
+     [](PlanKnobs& k) {
+       using spec::PlanGraph;
+       return add_to(k.cuda_graphs,
+                     {PlanGraph::attn, PlanGraph::moe_router, PlanGraph::moe_preprocess});
+     }},
+    {"fused_permutation",
+     WallLabel::host,
+     {"launch"},
+     "Sorting rows in one kernel takes fewer launches.",
+     [](PlanKnobs& k) { return turn_on(k.moe_permute_fusion); },
+     {},
+     true},
+    {"grouped_products",
+     WallLabel::host,
+     {"launch"},
+     "One launch for the products of all local experts.",
+     [](PlanKnobs& k) { return turn_on(k.moe_grouped_gemm); },
+     {},
+     true},
+    {"larger_micro_batch",
+     WallLabel::host,
+     {"launch"},
+     "Twice the work behind each launch.",
+     [](PlanKnobs& k) {
+       k.micro_batch_size *= 2;
+       return true;
+     }},
+    {"no_waiting_for_counts",
+     WallLabel::host,
+     {"sync"},
+     "With a capacity the host need not know how many rows arrive; rows beyond it are dropped, so "
+     "losses have to be compared.",
+     [](PlanKnobs& k) {
+       if (k.capacity_factor > 0) return false;
+       k.capacity_factor = 1.5F;
+       return true;
+     },
+     {},
+     true},
+    {"expandable_segments",
+     WallLabel::host,
+     {"allocator"},
+     "The allocator then grows its segments and need not free and ask again.",
+     nullptr,
+     {{{"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", Wanted::variable}}}},
+    {"more_loader_workers",
+     WallLabel::host,
+     {"loader"},
+     "More processes prepare the next batch.",
+     nullptr,
+     {{{"num_workers", "8", Wanted::at_least}}}},
+    {"collect_garbage_together",
+     WallLabel::host,
+     {"loader"},
+     "All ranks collect garbage in the same step, seldom.",
+     nullptr,
+     {{{"manual_gc", "true"}, {"manual_gc_interval", "100", Wanted::at_least}}}},
+    // Ranks move data.
+    {"overlap_of_gradients",
+     WallLabel::communication,
+     {"transfer"},
+     "Gradients are reduced while the backward pass goes on.",
+     [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.overlap_grad_reduce); }},
+    {"overlap_of_weights",
+     WallLabel::communication,
+     {"transfer"},
+     "Weights are gathered while the forward pass goes on.",
+     [](PlanKnobs& k) {
+       if (k.dp * k.cp == 1 || !k.distributed_optimizer) return false;
+       k.overlap_grad_reduce = true;  // without which it is refused
+       return turn_on(k.overlap_param_gather);
+     }},
+    {"overlap_of_experts",
+     WallLabel::communication,
+     {"transfer"},
+     "One micro-batch exchanges rows while another one computes.",
+     [](PlanKnobs& k) { return k.ep > 1 && turn_on(k.overlap_moe_expert_parallel_comm); },
+     {},
+     true,
+     1,
+     Needs::row_exchange},
+    {"hybrid_dispatcher",
+     WallLabel::communication,
+     {"transfer", "one link"},
+     "Rows cross between nodes once and are spread inside.",
+     [](PlanKnobs& k) {
+       if (k.ep == 1 || k.dispatcher == spec::Dispatcher::hybridep) return false;
+       k.dispatcher = spec::Dispatcher::hybridep;
+       return true;
+     },
+     {},
+     true,
+     1,
+     Needs::rows_between_nodes},
+    {"overlap_of_tensor_parallelism",
+     WallLabel::communication,
+     {"transfer"},
+     "Products and their tensor-parallel transfers run in pieces beside each other.",
+     [](PlanKnobs& k) { return k.tp > 1 && turn_on(k.tp_comm_overlap); }},
+    {"less_tensor_parallelism",
+     WallLabel::communication,
+     {"transfer"},
+     "Half the ranks that a layer's products are cut over.",
+     [](PlanKnobs& k) {
+       if (!halve(k.tp)) return false;
+       k.dp *= 2;
+       return true;
+     }},
+    {"fewer_sms_for_exchange",
+     WallLabel::communication,
+     {"contention"},
+     "The exchange leaves more multiprocessors to the kernels beside it.",
+     [](PlanKnobs& k) {
+       const bool is_flex =
+           k.dispatcher == spec::Dispatcher::deepep || k.dispatcher == spec::Dispatcher::hybridep;
+       if (k.ep == 1 || !is_flex || k.moe_flex_dispatcher_num_sms == 12) return false;
+       k.moe_flex_dispatcher_num_sms = 12;
+       return true;
+     },
+     {},
+     true,
+     1,
+     Needs::row_exchange},
+    {"look_at_the_link",
+     WallLabel::communication,
+     {"one link"},
+     "One rank's transfers are slower than the others': check its cable, adapter and node.",
+     nullptr},
+    // Stages wait for each other.
+    {"more_virtual_stages",
+     WallLabel::pipeline,
+     {"bubble"},
+     "The bubble shrinks with the number of virtual stages.",
+     [](PlanKnobs& k) {
+       if (k.pp == 1) return false;
+       k.vpp *= 2;
+       return true;
+     }},
+    {"more_micro_batches",
+     WallLabel::pipeline,
+     {"bubble"},
+     "Half the micro-batch is twice as many of them: the bubble's share halves.",
+     [](PlanKnobs& k) { return k.pp > 1 && halve(k.micro_batch_size); }},
+    {"fewer_stages",
+     WallLabel::pipeline,
+     {"bubble"},
+     "Half the stages, twice the replicas.",
+     [](PlanKnobs& k) {
+       if (!halve(k.pp)) return false;
+       k.dp *= 2;
+       if (k.pp == 1) k.vpp = 1;
+       return true;
+     }},
+    {"fewer_layers_at_the_ends",
+     WallLabel::pipeline,
+     {"uneven stage"},
+     "Embedding and head are work too: give their stages fewer layers.",
+     nullptr,
+     {{{"account_for_embedding_in_pipeline_split", "true"},
+       {"account_for_loss_in_pipeline_split", "true"}}}},
+    // Some ranks have more to do, or are slower.
+    {"balance_of_experts",
+     WallLabel::imbalance,
+     {"experts"},
+     "A stronger balancing loss evens out what the experts receive.",
+     nullptr,
+     {{{"moe_aux_loss_coeff", "0.01", Wanted::at_least}}},
+     true},
+    {"capacity_of_experts",
+     WallLabel::imbalance,
+     {"experts"},
+     "A capacity bounds what the busiest expert computes; rows beyond it are dropped, so losses "
+     "have "
+     "to be compared.",
+     [](PlanKnobs& k) {
+       if (k.capacity_factor > 0) return false;
+       k.capacity_factor = 1.25F;
+       return true;
+     },
+     {},
+     true},
+    {"look_at_the_rank",
+     WallLabel::imbalance,
+     {"rank"},
+     "One rank computes slower than the others: check its clocks, temperature and neighbours.",
+     nullptr},
+    // Memory is bought with time.
+    {"selective_recomputation",
+     WallLabel::memory,
+     {"recompute"},
+     "Recompute what is cheap and large instead of whole layers.",
+     [](PlanKnobs& k) {
+       if (!k.recompute.has(PlanRecompute::full)) return false;
+       k.recompute = {};
+       k.recompute.add(PlanRecompute::moe_act);
+       k.recompute.add(PlanRecompute::layernorm);
+       return true;
+     }},
+    {"no_recomputation",
+     WallLabel::memory,
+     {"recompute"},
+     "Nothing is recomputed, where memory allows it.",
+     [](PlanKnobs& k) {
+       if (k.recompute == spec::PlanRecomputeSet{}) return false;
+       k.recompute = {};
+       return true;
+     }},
+    {"no_offload",
+     WallLabel::memory,
+     {"offload", "host memory"},
+     "Nothing goes to the host's memory, where that fits.",
+     [](PlanKnobs& k) {
+       if (k.optimizer_offload_ratio == 0 && k.offload == spec::OffloadSet{}) return false;
+       k.optimizer_offload_ratio = 0;
+       k.offload = {};
+       return true;
+     }},
+    {"smaller_micro_batch",
+     WallLabel::memory,
+     {"oom"},
+     "Half the activations, twice the micro-batches.",
+     [](PlanKnobs& k) { return halve(k.micro_batch_size); }},
+    {"more_recomputation",
+     WallLabel::memory,
+     {"oom"},
+     "What is cheap and large is recomputed instead of kept; where that is so, whole layers are.",
+     [](PlanKnobs& k) {
+       if (k.recompute.has(PlanRecompute::full)) return false;
+       if (add_to(k.recompute, {PlanRecompute::moe_act, PlanRecompute::layernorm})) return true;
+       k.recompute = {};
+       k.recompute.add(PlanRecompute::full);
+       return true;
+     }},
+    {"fused_loss",
+     WallLabel::memory,
+     {"oom"},
+     "Logits are not kept: the loss is computed in pieces.",
+     [](PlanKnobs& k) {
+       if (k.cross_entropy != spec::CrossEntropy::unfused) return false;
+       k.cross_entropy = spec::CrossEntropy::native;
+       return true;
+     }},
+    {"offloaded_optimizer",
+     WallLabel::memory,
+     {"oom"},
+     "The optimizer's state lies in the host's memory; steps take longer.",
+     [](PlanKnobs& k) {
+       if (k.optimizer_offload_ratio > 0) return false;
+       k.optimizer_offload_ratio = 1;
+       k.precision_aware_optimizer = true;  // the one that can
+       return true;
+     }},
+    {"less_fragmentation",
+     WallLabel::memory,
+     {"oom"},
+     "The allocator grows its segments and leaves fewer holes.",
+     nullptr,
+     {{{"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", Wanted::variable}}}},
+    {"fewer_loader_workers",
+     WallLabel::memory,
+     {"host memory"},
+     "Each process that prepares batches holds a copy of what it reads.",
+     nullptr,
+     {{{"num_workers", "1", Wanted::at_most}}}},
+    {"sharded_optimizer",
+     WallLabel::memory,
+     {"oom", "recompute", "offload"},
+     "Each replica keeps its share of the optimizer's state only: room for larger micro-batches.",
+     [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.distributed_optimizer); }},
+    {"narrow_moments",
+     WallLabel::memory,
+     {"oom", "recompute", "offload"},
+     "Moments in bf16 free memory for larger micro-batches or less recomputation.",
+     [](PlanKnobs& k) {
+       if (k.exp_avg == spec::StateType::bf16) return false;
+       k.precision_aware_optimizer = true;
+       k.exp_avg = k.exp_avg_sq = spec::StateType::bf16;
+       return true;
+     }},
+    // Memory holds the micro-batch down: free some, and use it at once. What costs least is first.
+    {"room_by_fused_loss",
+     WallLabel::memory,
+     {"capped micro-batch"},
+     "Logits are not kept: room for twice the micro-batch.",
+     [](PlanKnobs& k) {
+       const bool is_new = k.cross_entropy == spec::CrossEntropy::unfused;
+       if (is_new) k.cross_entropy = spec::CrossEntropy::native;
+       return use_room(k, is_new);
+     }},
+    {"room_by_sharded_optimizer",
+     WallLabel::memory,
+     {"capped micro-batch"},
+     "Each replica keeps its share of the optimizer's state only: room for twice the micro-batch.",
+     [](PlanKnobs& k) { return use_room(k, k.dp * k.cp > 1 && turn_on(k.distributed_optimizer)); }},
+    {"room_by_narrow_moments",
+     WallLabel::memory,
+     {"capped micro-batch"},
+     "Moments in bf16 free memory for twice the micro-batch; losses have to be compared.",
+     [](PlanKnobs& k) {
+       const bool is_new = k.exp_avg != spec::StateType::bf16;
+       k.precision_aware_optimizer = true;
+       k.exp_avg = k.exp_avg_sq = spec::StateType::bf16;
+       return use_room(k, is_new);
+     }},
+    {"room_by_recomputation",
+     WallLabel::memory,
+     {"capped micro-batch"},
+     "What is cheap and large is recomputed instead of kept: room for twice the micro-batch.",
+     [](PlanKnobs& k) {
+       return use_room(k,
+                       !k.recompute.has(PlanRecompute::full) &&
+                           add_to(k.recompute, {PlanRecompute::moe_act, PlanRecompute::layernorm}));
+     }},
+    {"room_by_more_expert_ranks",
+     WallLabel::memory,
+     {"capped micro-batch"},
+     "Half the experts on each rank: room for twice the micro-batch.",
+     [](PlanKnobs& k) {
+       k.ep *= 2;
+       return use_room(k, true);
+     },
+     {},
+     true},
+    // The device computes.
+    {"products_in_fp8",
+     WallLabel::compute,
+     {"FLOPs"},
+     "Products in 8 bits; losses have to be compared.",
+     [](PlanKnobs& k) {
+       if (k.precision != spec::PrecisionRecipe::bf16) return false;
+       k.precision = spec::PrecisionRecipe::fp8_blockwise;
+       return true;
+     },
+     {},
+     false,
+     0.5},  // twice the peak of 16 bits
+    {"fused_activations",
+     WallLabel::compute,
+     {"bandwidth"},
+     "Fused kernels read and write activations once.",
+     [](PlanKnobs& k) {
+       const bool is_new = turn_on(k.fused_activation);
+       return turn_on(k.moe_permute_fusion) || is_new;
+     }},
+    {"larger_products",
+     WallLabel::compute,
+     {"occupancy"},
+     "Twice the rows in each product.",
+     [](PlanKnobs& k) {
+       k.micro_batch_size *= 2;
+       return true;
+     }},
+    {"whole_experts",
+     WallLabel::compute,
+     {"occupancy"},
+     "Experts that are not cut have wider products.",
+     [](PlanKnobs& k) {
+       if (!halve(k.etp)) return false;
+       k.ep *= 2;
+       return true;
+     },
+     {},
+     true},
+};
+
+}  // namespace
+
+std::span<const RemedyRow> remedy_rows() { return kRemedyRows; }
+
+}  // namespace moetune::sweeps

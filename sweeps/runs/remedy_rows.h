@@ -1,0 +1,53 @@
+// The table of remedies: a row for each change that helps against a cause of a wall.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "engine/spec/plan_knobs.h"
+#include "kernels/base/step_parts.h"
+
+namespace moetune::sweeps {
+
+/// A setting that no knob stands for, in nobody's words yet.
+struct ProposedSetting {
+  enum class Wanted : uint8_t {
+    on,        ///< a switch
+    at_least,  ///< a number, and twice the framework's default if that is more
+    at_most,   ///< a number
+    variable,  ///< of the environment
+  };
+  std::string_view name;  ///< of a row in carried_table.cpp, or of the variable
+  std::string_view value;
+  Wanted wanted = Wanted::on;
+};
+
+struct RemedyRow {
+  /// What the traces have to show for the change to move anything.
+  enum class Needs : uint8_t {
+    nothing,
+    row_exchange,        ///< ranks send each other rows of their experts
+    rows_between_nodes,  ///< the same, and there are several nodes
+  };
+
+  std::string_view rule;
+  base::WallLabel label;
+  /// Sub-causes that it helps against (SubCauseRow::name, or "oom" and "host memory"). Empty: all.
+  std::array<std::string_view, 3> sub_causes;
+  std::string_view why;
+  /// Applies the change. False if it is in effect already or does not apply to the run. Null: not a
+  /// choice among knobs; `settings` are proposed.
+  bool (*change)(spec::PlanKnobs&);
+  /// The first that the framework has a word for decides whether the remedy is in effect already.
+  std::array<ProposedSetting, 2> settings = {};
+  bool is_for_experts = false;  ///< says nothing to a dense model
+  double most_saved = 1;        ///< of the time of its sub-causes
+  Needs needs = Needs::nothing;
+};
+
+/// Where a cause has several remedies, the cheaper one to try stands first.
+std::span<const RemedyRow> remedy_rows();
+
+}  // namespace moetune::sweeps

@@ -425,6 +425,7 @@ bool read_listed_mesh(std::string_view text, size_t at, LogCollector& log) {
 }
 
 constexpr SizeField kTrainerFields[] = {
+    {"local batch size ", &NamedSizes::local_batch_size},
     {"global batch size ", &NamedSizes::global_batch_size},
     {"sequence length ", &NamedSizes::seq_length},
     {"maximum context length ", &NamedSizes::seq_length},

@@ -314,6 +314,13 @@ void read_named_sizes(const AttemptParts& parts, RunFacts& facts) {
   }
 }
 
+/// Where a log has no configuration: a pipeline cuts the local batch into micro-batches, of which
+/// the log does not say the size.
+void read_local_batch(const AttemptParts& parts, RunFacts& facts) {
+  if (facts.parallel.pp != 1) return;
+  for (const Attempt* part : parts) take_size(facts.micro_batch_size, part->sizes.local_batch_size);
+}
+
 void read_configured_sizes(RunFacts& facts) {
   if (!facts.config) return;
   const spec::dialects::RunConfig& config = *facts.config;
@@ -390,6 +397,7 @@ RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& op
   read_single_facts(parts, facts);
   read_echoed_config(facts);
   read_configured_sizes(facts);
+  read_local_batch(parts, facts);
   add_up_parameters(parts, facts);
   for (const StepLine& step : facts.steps) {
     if (const auto size = logged_size(step.global_batch_size)) facts.global_batch_size = size;

@@ -175,6 +175,7 @@ struct NamedSizes {
   int64_t ep = 0;
   int64_t etp = 0;
   int64_t global_batch_size = 0;  ///< sequences
+  int64_t local_batch_size = 0;   ///< sequences of a rank in one pass over the stages
   int64_t seq_length = 0;
   int64_t tokens_per_step = 0;
   int64_t total_steps = 0;

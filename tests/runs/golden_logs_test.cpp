@@ -95,6 +95,21 @@ BOOST_AUTO_TEST_CASE(names_of_failures_are_of_one_status_and_blame) {
   }
 }
 
+// The stages of a pipeline cut it into micro-batches of a size that the log does not say.
+BOOST_AUTO_TEST_CASE(a_local_batch_is_a_micro_batch_without_stages) {
+  const auto micro_batch_of = [](const std::string& pp) {
+    const std::string titan = "[rank0]:[titan] 2026-03-04 05:05:00,000 - root - INFO - ";
+    return golden_logs::facts_of(titan + "Building device mesh with parallelism: pp=" + pp +
+                                 ", dp_replicate=1, dp_shard=4, cp=1, tp=2, ep=1, etp=1\n" + titan +
+                                 "Trainer is initialized with local batch size 2, global batch "
+                                 "size 8, gradient accumulation steps 1, sequence length 8192, "
+                                 "total steps 30 (warmup 2)\n")
+        .micro_batch_size.value_or(0);
+  };
+  BOOST_TEST(micro_batch_of("1") == 2);
+  BOOST_TEST(micro_batch_of("2") == 0);
+}
+
 // What a log echoes is as good as the command: a round trip through the dialect.
 BOOST_AUTO_TEST_CASE(an_argument_dump_is_the_command) {
   const RunFacts facts = read_run({golden_logs::folder() + "megatron_lm.log"});

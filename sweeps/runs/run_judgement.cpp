@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kernels/base/units.h"
+#include "profiler/analysis/group_words.h"
 #include "sweeps/runs/failure_forms.h"
 
 namespace moetune::sweeps {
@@ -48,6 +49,8 @@ struct Waiters {
   std::map<int, int64_t> enqueued;  ///< how many operations a rank of the group had started
   std::optional<CollectiveTimeout> first;
   bool called_others = false;  ///< ranks of one group called different operations
+  /// By operation: who called it in the place of the first, where the group is known for certain.
+  std::map<std::string, std::set<int>> callers;
 };
 
 /// The earliest; of those at one time the one that the group had come to first.
@@ -91,6 +94,8 @@ Waiters waiters_of(const AttemptParts& parts) {
       const bool is_same = is_its_group && timeout.sequence == first.sequence;
       if (rank >= 0) (is_same ? waiters.ranks : waiters.elsewhere).insert(rank);
       waiters.called_others |= is_same && timeout.operation != first.operation;
+      const bool is_certain = is_same && !first.group_id.empty() && !timeout.group_id.empty();
+      if (is_certain && rank >= 0) waiters.callers[timeout.operation].insert(rank);
     }
   }
   return waiters;
@@ -115,19 +120,66 @@ std::vector<int> absent_ranks(const std::set<int>& waiting, int64_t world, bool&
   return absent;
 }
 
+/// Ranks that called another operation than most of their group did in its place: nobody is missed
+/// then, and none of the calls can end.
+struct OddCalls {
+  std::string usual;       ///< what most called; empty: no operation has most
+  std::vector<int> ranks;  ///< who called others; empty: no operation has most
+  std::string words;
+};
+
+std::optional<OddCalls> odd_calls(const Waiters& waiters) {
+  if (waiters.callers.size() < 2) return std::nullopt;
+  const auto size_of = [](const auto& entry) { return entry.second.size(); };
+  const auto most = std::ranges::max_element(waiters.callers, {}, size_of);
+  const bool has_most = std::ranges::count(waiters.callers, size_of(*most), size_of) == 1;
+  OddCalls odd;
+  if (has_most) odd.usual = most->first;
+  std::vector<std::string> words;
+  for (const auto& [operation, ranks] : waiters.callers) {
+    if (operation == odd.usual) continue;
+    const std::vector<int> sorted(ranks.begin(), ranks.end());
+    words.push_back(fmt::format("{} had called {}", words_of_ranks(sorted), operation));
+    if (has_most) odd.ranks.insert(odd.ranks.end(), sorted.begin(), sorted.end());
+  }
+  std::ranges::sort(odd.ranks);
+  odd.words = fmt::format("{}", fmt::join(words, ", "));
+  return odd;
+}
+
+/// Whether all ranks of a group had come, by what its name says: it may have several instances.
+bool is_whole_group(const Waiters& waiters, const ParallelSizes& sizes) {
+  const CollectiveTimeout& first = *waiters.first;
+  if (first.group_id.empty()) return false;
+  const auto name = profiler::group_of_words(first.group);
+  for (const ParallelSizeRow& row : parallel_sizes()) {
+    if (!name || *name != row.name) continue;
+    const int64_t size = (sizes.*row.size).value_or(0);
+    return size > 1 && static_cast<int64_t>(waiters.ranks.size()) >= size;
+  }
+  return false;
+}
+
 /// Who had waited and who had not come.
 void tell_who_waited(const AttemptParts& parts, const RunFacts& facts, RunFailure& failure) {
   const Waiters waiters = waiters_of(parts);
   if (!waiters.first) return;
   failure.waiting_ranks.assign(waiters.ranks.begin(), waiters.ranks.end());
+  const std::optional<OddCalls> odd = odd_calls(waiters);
+  const bool has_all = odd || is_whole_group(waiters, facts.parallel);
   bool is_likely = false;
-  std::vector<int> missing = absent_ranks(waiters.ranks, facts.world_size.value_or(0), is_likely);
+  std::vector<int> missing;
+  if (!has_all) {
+    missing = absent_ranks(waiters.ranks, facts.world_size.value_or(0), is_likely);
+  }
   // Who waits elsewhere may be of another group; where nobody else is left it is one that came
   // late.
   const auto is_elsewhere = [&](int rank) { return waiters.elsewhere.contains(rank); };
   if (!std::ranges::all_of(missing, is_elsewhere)) std::erase_if(missing, is_elsewhere);
-  std::string who = "who did not come is not said";
-  if (!missing.empty()) {
+  std::string who = has_all ? "all of the group had come" : "who did not come is not said";
+  if (odd) {
+    who = odd->words;
+  } else if (!missing.empty()) {
     who =
         fmt::format("{}{} did not come", is_likely ? "most likely " : "", words_of_ranks(missing));
   } else if (waiters.enqueued.size() > 1) {
@@ -143,16 +195,23 @@ void tell_who_waited(const AttemptParts& parts, const RunFacts& facts, RunFailur
     }
   }
   if (missing.size() == 1) failure.rank = missing.front();
+  if (odd && odd->ranks.size() == 1) failure.rank = odd->ranks.front();
   failure.missing_ranks = std::move(missing);
-  const CollectiveTimeout& first = *waiters.first;
+  CollectiveTimeout first = *waiters.first;
+  std::vector<int> told_ranks = failure.waiting_ranks;
+  if (odd && !odd->usual.empty()) {
+    first.operation = odd->usual;
+    std::erase_if(told_ranks,
+                  [&](int rank) { return std::ranges::binary_search(odd->ranks, rank); });
+  }
   failure.timeout = first;
-  failure.sentence =
-      fmt::format("{} waited {} for {}{}{}; {}",
-                  waiters.ranks.empty() ? "a rank" : words_of_ranks(failure.waiting_ranks),
-                  words_of_seconds(static_cast<double>(first.waited_ms) / 1e3), first.operation,
-                  first.sequence < 0 ? "" : fmt::format(" number {}", first.sequence),
-                  first.group.empty() ? "" : " of group " + first.group, who);
-  if (waiters.called_others) failure.sentence += "; the ranks had called different operations";
+  failure.sentence = fmt::format(
+      "{} waited {} for {}{}{}; {}", told_ranks.empty() ? "a rank" : words_of_ranks(told_ranks),
+      words_of_seconds(static_cast<double>(first.waited_ms) / 1e3), first.operation,
+      first.sequence < 0 ? "" : fmt::format(" number {}", first.sequence),
+      first.group.empty() ? "" : " of group " + first.group, who);
+  if (waiters.called_others && !odd)
+    failure.sentence += "; the ranks had called different operations";
   if (!waiters.elsewhere.empty()) {
     failure.sentence +=
         fmt::format("; {} waited in other operations",

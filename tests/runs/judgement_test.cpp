@@ -371,6 +371,70 @@ BOOST_AUTO_TEST_CASE(few_waiting_ranks_show_the_gap_between_them) {
   BOOST_TEST(none.root->missing_ranks.empty());
 }
 
+// Group 12 is of ranks 4 to 7: the other four are of another group of the same name.
+BOOST_AUTO_TEST_CASE(a_rank_that_called_another_operation_is_the_odd_one) {
+  const auto report = [](int rank, const std::string& operation) {
+    const std::string r = std::to_string(rank);
+    return "[rank" + r +
+           "]:[E304 05:16:07.0 ProcessGroupNCCL.cpp:683] [PG ID 5 PG GUID "
+           "12(EXPERT_MODEL_PARALLEL_GROUP) Rank " +
+           std::to_string(rank - 4) +
+           "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=77, OpType=" +
+           operation +
+           ", NumelIn=1, NumelOut=1, Timeout(ms)=600000) ran for 600001 milliseconds before "
+           "timing out.\n";
+  };
+  const std::string start = "using world size: 8, data-parallel size: 8\n" + megatron_steps(1, 5);
+  const std::string rows = "ALLTOALL_BASE";
+  const std::string sums = "ALLREDUCE";
+  const RunFacts one =
+      facts_of(start + report(6, sums) + report(4, rows) + report(5, rows) + report(7, rows));
+  BOOST_REQUIRE(one.root.has_value());
+  BOOST_TEST(one.reason ==
+             "ranks 4-5, 7 waited 10 min 00 s for ALLTOALL_BASE number 77 of group "
+             "EXPERT_MODEL_PARALLEL_GROUP; rank 6 had called ALLREDUCE");
+  BOOST_TEST(one.root->rank == 6);
+  BOOST_TEST(one.root->missing_ranks.empty());
+  BOOST_TEST(one.root->waiting_ranks == (std::vector<int>{4, 5, 6, 7}));
+  const RunFacts first = facts_of(start + report(4, sums) + report(5, rows) + report(6, rows));
+  BOOST_TEST(first.reason.starts_with("ranks 5-6 waited 10 min 00 s for ALLTOALL_BASE number 77"),
+             first.reason);
+  BOOST_TEST(first.reason.ends_with("; rank 4 had called ALLREDUCE"), first.reason);
+  const RunFacts halves =
+      facts_of(start + report(4, rows) + report(5, rows) + report(6, sums) + report(7, sums));
+  BOOST_TEST(halves.reason.ends_with("; ranks 6-7 had called ALLREDUCE, ranks 4-5 had called "
+                                     "ALLTOALL_BASE"),
+             halves.reason);
+  BOOST_TEST(halves.root->missing_ranks.empty());
+}
+
+// Four ranks share experts, and four have come: the others of the run wait elsewhere or nowhere.
+BOOST_AUTO_TEST_CASE(a_group_that_came_as_a_whole_misses_nobody) {
+  const auto waited = [](const std::string& ep) {
+    std::string text =
+        "------------------------ arguments ------------------------\n"
+        "  expert_model_parallel_size ...................... " +
+        ep +
+        "\n  tensor_model_parallel_size ...................... 1\n"
+        "  world_size ...................................... 8\n"
+        "-------------------- end of arguments ---------------------\n" +
+        megatron_steps(1, 5);
+    for (const char* rank : {"4", "5", "6", "7"}) {
+      text += std::string("[rank") + rank +
+              "]:[E304 05:16:07.0 ProcessGroupNCCL.cpp:683] [PG ID 5 PG GUID "
+              "12(EXPERT_MODEL_PARALLEL_GROUP) Rank 0] Watchdog caught collective operation "
+              "timeout: WorkNCCL(SeqNum=77, OpType=ALLTOALL_BASE, NumelIn=1, NumelOut=1, "
+              "Timeout(ms)=600000) ran for 600001 milliseconds before timing out.\n";
+    }
+    return facts_of(text);
+  };
+  const RunFacts whole = waited("4");
+  BOOST_REQUIRE(whole.root.has_value());
+  BOOST_TEST(whole.root->missing_ranks.empty());
+  BOOST_TEST(whole.reason.ends_with("; all of the group had come"), whole.reason);
+  BOOST_TEST(waited("8").reason.ends_with("; ranks 0-3 did not come"));
+}
+
 BOOST_AUTO_TEST_CASE(torchrun_names_the_rank_that_has_no_prefix) {
   const std::string box =
       "Root Cause (first observed failure):\n[0]:\n  rank      : 5 "

@@ -233,7 +233,7 @@ spec::dialects::RunConfig config_of_facts(const RunDiagnosis& diagnosis) {
 }
 
 /// What traces show of the exchange of rows, and whether all ranks share a node.
-void add_traced(const AboutRun& about, const RunDiagnosis& diagnosis, RunToMend& run) {
+void add_traced_facts(const AboutRun& about, const RunDiagnosis& diagnosis, RunToMend& run) {
   const int64_t world = world_size_of(diagnosis).value_or(0);
   const auto holds_all = [&](int64_t devices) { return world > 0 && devices >= world; };
   run.is_on_one_node = about.hardware != nullptr && holds_all(about.hardware->devices_per_node);
@@ -277,7 +277,7 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   run.model = about.model;
   run.hardware = about.hardware;
   if (diagnosis.facts) run.echoed = diagnosis.facts->echoed.settings;
-  add_traced(about, diagnosis, run);
+  add_traced_facts(about, diagnosis, run);
   const FoundWall wall = wall_of(diagnosis);
   diagnosis.remedies = remedies_of(wall, run);
   note_missing_remedy(wall, diagnosis.remedies, run.config->dialect, diagnosis.notes);

@@ -113,7 +113,7 @@ std::shared_ptr<const spec::HardwareSpec> unknown_machine(const dialects::RunCon
 /// Sequences of a step, where the run has these knobs; 0: not known. What the run does not say
 /// follows its layout. Torchtitan's pipelines are left out: their local batch is several
 /// micro-batches, which another layout keeps in part.
-int64_t batch_of(const dialects::RunConfig& config, const PlanKnobs& knobs) {
+int64_t following_batch(const dialects::RunConfig& config, const PlanKnobs& knobs) {
   const bool has_stages = config.knobs.pp > 1 || knobs.pp > 1;
   const bool is_fixed = config.dialect == dialects::Dialect::torchtitan && has_stages;
   if (!config.is_batch_derived || config.global_batch_size == 0 || is_fixed) {
@@ -130,7 +130,7 @@ std::vector<BrokenRule> broken_rules_of(const RunToMend& run, const PlanKnobs& k
   plan.hardware = run.hardware.get();
   plan.knobs = knobs;
   plan.seq_length = std::max<int64_t>(1, run.config->seq_length);
-  plan.global_batch_size = std::max<int64_t>(1, batch_of(*run.config, knobs));
+  plan.global_batch_size = std::max<int64_t>(1, following_batch(*run.config, knobs));
   plan.is_of_megatron = run.config->dialect != dialects::Dialect::torchtitan;
   std::vector<BrokenRule> broken;
   for (const tuner::planner::PlanRule* rule : tuner::planner::broken_rules(plan)) {
@@ -243,7 +243,7 @@ std::vector<std::string> proposed_settings(const RemedyRow& row, const RunToMend
 
 /// Whether a change moves anything of what the traces show. Dispatchers that gather rows have no
 /// exchange that could be told from other gathering.
-bool is_shown(const RemedyRow& row, const RunToMend& run) {
+bool is_in_traces(const RemedyRow& row, const RunToMend& run) {
   if (row.needs == RemedyRow::Needs::nothing) return true;
   const bool gathers = run.config->knobs.dispatcher == spec::Dispatcher::allgather;
   const bool is_between_nodes = row.needs == RemedyRow::Needs::rows_between_nodes;
@@ -254,7 +254,7 @@ bool is_shown(const RemedyRow& row, const RunToMend& run) {
 
 std::string rule_broken_by(const RunToMend& run, const PlanKnobs& knobs) {
   const int64_t pass = int64_t{knobs.micro_batch_size} * knobs.dp;
-  const int64_t batch = batch_of(*run.config, knobs);
+  const int64_t batch = following_batch(*run.config, knobs);
   if (batch > 0 && pass > 0 && batch % pass != 0) {
     return fmt::format("global_batch: {} sequences are no multiple of micro-batch {} x dp {}",
                        batch, knobs.micro_batch_size, knobs.dp);
@@ -287,7 +287,7 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
     if (!ceiling || *ceiling < least || !is_for(row, wall)) continue;
     if (is_other && num_of_other[row.label] == kMostRemediesOfOtherWalls) continue;
     if (row.is_for_experts && !has_experts(run)) continue;
-    if (!is_shown(row, run)) continue;
+    if (!is_in_traces(row, run)) continue;
     Remedy remedy;
     remedy.is_of_wall = !is_other;
     remedy.ceiling_ratio = *ceiling;

@@ -13,6 +13,7 @@
 #include "profiler/analysis/imported_replay.h"
 #include "profiler/analysis/imported_steps.h"
 #include "profiler/analysis/matched_collectives.h"
+#include "profiler/analysis/missing_ranks.h"
 #include "profiler/analysis/one_run.h"
 #include "profiler/analysis/recording_advice.h"
 #include "profiler/analysis/trace_causes.h"
@@ -93,6 +94,7 @@ class Judge {
     ImportedWall wall;
     if (num_judged_ > 0) {
       if (num_judged_ > 1) find_waits();
+      missing_ = MissingRanks(traces_, matching_);
       for (size_t i = 0; i < ranks_.size(); ++i) {
         book(i);
         for (size_t label = 0; label < kNumWallLabels; ++label) {
@@ -110,6 +112,7 @@ class Judge {
     add_shares(wall);
     add_host(wall);
     add_comm(wall);
+    add_missing(wall);
     add_notes(wall);
     wall.matching = std::move(matching_);
     return wall;
@@ -223,7 +226,10 @@ class Judge {
         last = part;
       }
     }
-    add(WallLabel::communication, all_ns - static_cast<double>(wait_ns));
+    const double transfer_ns = all_ns - static_cast<double>(wait_ns);
+    add(WallLabel::communication, transfer_ns);
+    transferred_ns_ += transfer_ns;
+    if (missing_.may_delay(index, segment.op)) unsure_ns_ += transfer_ns;
     if (wait_ns > 0) book_wait(wait_ns, last, add);
   }
 
@@ -571,19 +577,38 @@ class Judge {
     add_ns("comm_blocking_ns", blocking_ns_, "of that, what the next work waited for");
     if (matching_.matched.empty()) {
       if (wall.label == WallLabel::communication) {
-        add_evidence(wall, "matched_ratio", 0, "ratio",
-                     "no collective was found on another rank: waiting for others counts as "
-                     "transfer; give the traces of all ranks");
+        std::string text = "no collective was found on another rank";
+        // Else add_missing() says so.
+        if (missing_.num() == 0) {
+          text += ": waiting for others counts as transfer; give the traces of all ranks";
+        }
+        add_evidence(wall, "matched_ratio", 0, "ratio", std::move(text));
       }
       return;
     }
     add_ns("comm_waiting_ns", waited_ns_, "of that, waiting for a rank that came late");
     const double matched =
         1 - static_cast<double>(matching_.num_unmatched) / static_cast<double>(matching_.num_ops);
-    add_evidence(wall, "matched_ratio", matched, "ratio",
-                 fmt::format("{} of the collectives were found on other ranks; their ends agree "
-                             "to {}",
-                             base::format_ratio(matched), base::format_ns(matching_.residual_ns)));
+    add_evidence(
+        wall, "matched_ratio", matched, "ratio",
+        fmt::format("{} of the collectives were found on other ranks{}; their ends agree "
+                    "to {}",
+                    base::format_ratio(matched), missing_.num() > 0 ? " that have a trace" : "",
+                    base::format_ns(matching_.residual_ns)));
+  }
+
+  /// Nothing tells a transfer from waiting for a rank without a trace.
+  void add_missing(ImportedWall& wall) const {
+    if (unsure_ns_ == 0 || unsure_ns_ < base::kLeastBindingRatio * transferred_ns_) return;
+    if (wall.shares[place_of(WallLabel::communication)] < base::kLeastBindingRatio) return;
+    if (wall.label == WallLabel::communication) {
+      const std::string cause = "(" + wall.sub_cause;
+      const size_t at = wall.summary.find(cause);
+      wall.summary.insert(at == std::string::npos ? wall.summary.size() : at + cause.size(),
+                          ", or " + missing_.waiting_text());
+    }
+    add_evidence(wall, "ranks_missing", static_cast<double>(missing_.num()), "count",
+                 missing_.evidence_text());
   }
 
   void add_notes(ImportedWall& wall) const {
@@ -645,13 +670,16 @@ class Judge {
   /// By trace, by op: until when it was waiting, and for whom.
   std::vector<std::map<uint32_t, std::pair<int64_t, CollectivePart>>> waits_;
   CollectiveMatching matching_;
+  MissingRanks missing_;
   std::optional<ImportedReplay> replay_;  ///< set where the verdict comes from it
   double comm_volume_ns_ = 0;
   double comm_exposed_ns_ = 0;
   double blocking_ns_ = 0;
   double waited_ns_ = 0;
-  double copy_ns_ = 0;   ///< copies to and from the host, alone
-  double input_ns_ = 0;  ///< of these, those that are no offloading
+  double transferred_ns_ = 0;  ///< booked as communication
+  double unsure_ns_ = 0;       ///< of that, what may be waiting for a rank without a trace
+  double copy_ns_ = 0;         ///< copies to and from the host, alone
+  double input_ns_ = 0;        ///< of these, those that are no offloading
 };
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "profiler/analysis/missing_ranks.h"
+
 namespace moetune::profiler {
 namespace {
 
@@ -23,16 +25,6 @@ constexpr RecordingRow kRecordings[] = {
      "an NVTX range 'step 5' around each"},
     {"rocprofiler-sdk", "rocprofv3 --hip-trace", "", "rocprofv3 --marker-trace, with a range each"},
 };
-
-/// Of how many ranks the run is, as far as the traces say.
-int64_t known_ranks(std::span<const ImportedTrace> traces) {
-  int64_t ranks = 1;
-  for (const ImportedTrace& trace : traces) {
-    ranks = std::max(ranks, trace.facts.world_size.value_or(1));
-    for (const CommCall& comm : trace.comms) ranks = std::max<int64_t>(ranks, comm.group_size);
-  }
-  return ranks;
-}
 
 bool lacks_launches(const ImportedTrace& trace) {
   constexpr size_t kUsual = 20;  // of so many one may come from before the recording

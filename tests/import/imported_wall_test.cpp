@@ -342,6 +342,47 @@ BOOST_AUTO_TEST_CASE(waiting_is_booked_to_the_rank_that_came_late) {
   BOOST_TEST((host.rank == 1));
 }
 
+// A collective ends when its last rank has come, and that one may have no trace.
+BOOST_AUTO_TEST_CASE(waiting_may_be_for_a_rank_without_a_trace) {
+  const auto wall = [](int num_given, int group_size, int world_size) {
+    std::vector<ImportedTrace> traces;
+    for (int rank = 0; rank < num_given; ++rank) {
+      EventText events;
+      for (int i = 0; i < 50; ++i) {
+        events.call(i, 1, 2 * i + 1).kernel(10'000 + 100 * i, 60, 2 * i + 1);
+        events.call(i + 0.5, 0.2, 2 * i + 2)
+            .kernel(10'060 + 100 * i, 39, 2 * i + 2, "ncclDevKernel_AllReduce(x)", 20,
+                    R"(, "Collective name": "allreduce", "In msg nelems": 100, "dtype": "Float",
+                       "Process Group Name": "0", "Group size": )" +
+                        std::to_string(group_size));
+      }
+      traces.push_back(events.read(R"(, "distributedInfo": {"rank": )" + std::to_string(rank) +
+                                   R"(, "world_size": )" + std::to_string(world_size) + "}"));
+    }
+    return classify_imported(traces);
+  };
+  const auto missing = [](const ImportedWall& of) {
+    const auto at = std::ranges::find(of.evidence, "ranks_missing", &Evidence::name);
+    return at == of.evidence.end() ? 0.0 : at->value;
+  };
+  const auto begins = [](const ImportedWall& of, const std::string& text) {
+    return name_of(of.label) == std::string("communication") && of.sub_cause == "transfer" &&
+           of.summary.starts_with("communication (" + text + "): without it");
+  };
+  const ImportedWall half = wall(2, 4, 4);
+  BOOST_TEST(begins(half, "transfer, or waiting for one of the 2 ranks without a trace"),
+             half.summary);
+  BOOST_TEST(missing(half) == 2);
+  const ImportedWall alone = wall(1, 2, 2);
+  BOOST_TEST(begins(alone, "transfer, or waiting for the one rank without a trace"), alone.summary);
+  BOOST_TEST(missing(alone) == 1);
+  // Nobody is missing, in the world or in the group.
+  for (const ImportedWall& whole : {wall(2, 2, 2), wall(2, 2, 4)}) {
+    BOOST_TEST(begins(whole, "transfer"), whole.summary);
+    BOOST_TEST(missing(whole) == 0);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(traces_of_different_runs_are_refused) {
   const auto trace = [](int rank, int world_size) {
     return busy(40, 100).read(R"(, "distributedInfo": {"rank": )" + std::to_string(rank) +

@@ -30,13 +30,18 @@ bool has_other_steps(const ImportedTrace& a, const ImportedTrace& b) {
 
 void check_one_run(std::span<const ImportedTrace> traces) {
   std::map<int64_t, const TraceFacts*> by_rank;
+  // The first that says its world, and the first that says its device.
+  const TraceFacts* sized = nullptr;
+  const ImportedTrace* named = nullptr;
   for (const ImportedTrace& trace : traces) {
     const TraceFacts& facts = trace.facts;
-    if (facts.world_size && traces[0].facts.world_size &&
-        *facts.world_size != *traces[0].facts.world_size) {
-      throw base::UsageError(fmt::format(
-          "{} is of a run of {} ranks, {} of one of {}: expected traces of one run", facts.file,
-          *facts.world_size, traces[0].facts.file, *traces[0].facts.world_size));
+    if (facts.world_size) {
+      if (sized == nullptr) sized = &facts;
+      if (*facts.world_size != *sized->world_size) {
+        throw base::UsageError(
+            fmt::format("{} is of a run of {} ranks, {} of one of {}: expected traces of one run",
+                        facts.file, *facts.world_size, sized->file, *sized->world_size));
+      }
     }
     const bool has_own_rank = facts.rank && !facts.is_rank_counted;
     if (has_own_rank && !by_rank.emplace(*facts.rank, &facts).second) {
@@ -52,11 +57,12 @@ void check_one_run(std::span<const ImportedTrace> traces) {
                       trace.steps.front().number));
     }
     const std::string device = trace.device_name();
-    const std::string first = traces[0].device_name();
-    if (!device.empty() && !first.empty() && device != first) {
+    if (device.empty()) continue;
+    if (named == nullptr) named = &trace;
+    if (device != named->device_name()) {
       throw base::UsageError(
           fmt::format("{} is of an {}, {} of an {}: expected traces of one run on like devices",
-                      traces[0].facts.file, first, facts.file, device));
+                      named->facts.file, named->device_name(), facts.file, device));
     }
   }
 }

@@ -213,6 +213,21 @@ std::optional<int64_t> world_size_of(const RunDiagnosis& diagnosis) {
   return std::nullopt;
 }
 
+/// A log and traces that say different sizes of the world are hardly of one run.
+void note_other_world(RunDiagnosis& diagnosis) {
+  if (!diagnosis.facts || !diagnosis.facts->world_size || !diagnosis.traces) return;
+  const RunFacts& facts = *diagnosis.facts;
+  for (const profiler::ImportedTrace& trace : diagnosis.traces->traces) {
+    const std::optional<int64_t> of_trace = trace.facts.world_size;
+    if (!of_trace || *of_trace == *facts.world_size) continue;
+    diagnosis.notes.push_back(fmt::format(
+        "{} is of a run of {} ranks, {} of one of {}: they do not seem to be of one run",
+        facts.files.empty() ? "the log" : facts.files.front(), *facts.world_size, trace.facts.file,
+        *of_trace));
+    return;
+  }
+}
+
 /// What logs and traces say of a run whose configuration nobody has.
 spec::dialects::RunConfig config_of_facts(const RunDiagnosis& diagnosis) {
   spec::dialects::RunConfig config;
@@ -411,6 +426,7 @@ RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun&
   } else if (!files.traces.empty()) {
     diagnosis.traces = diagnose_traces(files.traces, about.hardware.get(), memory);
   }
+  note_other_world(diagnosis);
   diagnosis.config = about.config;
   if (!diagnosis.config) diagnosis.config = config_of_files(files.configs, diagnosis.notes);
   if (!diagnosis.config && diagnosis.facts) diagnosis.config = diagnosis.facts->config;

@@ -396,6 +396,9 @@ BOOST_AUTO_TEST_CASE(traces_of_different_runs_are_refused) {
   mixed.push_back(trace(0, 4));
   mixed.push_back(trace(1, 8));
   BOOST_CHECK_EXCEPTION(classify_imported(mixed), base::UsageError, says("a run of 8 ranks"));
+  // The first trace does not say how many there are.
+  mixed.insert(mixed.begin(), busy(40, 100).read(R"(, "distributedInfo": {"rank": 2})"));
+  BOOST_CHECK_EXCEPTION(classify_imported(mixed), base::UsageError, says("a run of 8 ranks"));
 }
 
 BOOST_AUTO_TEST_CASE(traces_of_other_steps_or_devices_are_refused) {
@@ -413,6 +416,9 @@ BOOST_AUTO_TEST_CASE(traces_of_other_steps_or_devices_are_refused) {
   traces[1].steps[0].number = 5;
   BOOST_CHECK_NO_THROW(classify_imported(traces));
   traces[1].facts.device_names = {"NVIDIA A100"};
+  BOOST_CHECK_EXCEPTION(classify_imported(traces), base::UsageError, says("NVIDIA A100"));
+  // The first trace does not say on what it ran.
+  traces.insert(traces.begin(), trace(2, 5, ""));
   BOOST_CHECK_EXCEPTION(classify_imported(traces), base::UsageError, says("NVIDIA A100"));
 }
 

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "kernels/base/error.h"
+#include "sweeps/runs/diagnosed_run.h"
 #include "tests/import/trace_texts.h"
 #include "tests/profiler/temp_folder.h"
 #include "tests/runs/golden_logs.h"
@@ -111,6 +112,26 @@ BOOST_AUTO_TEST_CASE(logs_of_other_runs_are_left_out) {
   BOOST_TEST(notes.find((root / "d.log").string() + " is of torchtitan, " + b +
                         " of megatron-lm: left out") != std::string::npos,
              notes);
+}
+
+BOOST_AUTO_TEST_CASE(traces_of_another_world_than_the_log_are_noted) {
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("run");
+  tests::EventText events;
+  for (int i = 0; i < 40; ++i) events.call(i, 1, i + 1).kernel(1000 + 100 * i, 99, i + 1);
+  const auto notes_for = [&](const std::string& world_size) {
+    write(root / "rank0.json",
+          events.json(R"(, "distributedInfo": {"rank": 0, "world_size": )" + world_size + "}"));
+    return diagnose_run({root.string()}, {}).notes;
+  };
+  const std::string log = (root / "train.log").string();
+  write(log, "using world size: 8, data-parallel size: 8\n" + golden_logs::megatron_steps(1, 9));
+  const std::string note = log + " is of a run of 8 ranks, " + (root / "rank0.json").string() +
+                           " of one of 4: they do not seem to be of one run";
+  BOOST_TEST(std::ranges::count(notes_for("4"), note) == 1);
+  for (const std::string& one : notes_for("8")) {
+    BOOST_TEST(one.find("one run") == std::string::npos, one);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(copies_of_a_log_are_left_out) {

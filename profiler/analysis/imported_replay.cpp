@@ -25,7 +25,7 @@ constexpr int64_t kUsualLaunchNs = 5'000;
 /// A gap of the host while the device has work: shorter ones are common in programs.
 constexpr int64_t kLongGapNs = 1'000'000;
 constexpr ReplayOptions kReplayOptions = {kDeviceLatencyNs, kStreamGapNs, kUsualLaunchNs,
-                                          kLongGapNs};
+                                          kLongGapNs, kRoundingNs};
 
 int64_t recorded_ns(const std::vector<StepTrace>& traces) {
   int64_t end_ns = traces.front().end_ns;

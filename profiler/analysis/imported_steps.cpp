@@ -267,7 +267,7 @@ void ImportedSteps::infer_message_waits(Rank& rank) const {
       const ImportedOp& message = trace.ops[one];
       if (message.stream == op.stream) continue;
       // This program lets the two run beside each other.
-      if (op.start_ns < message.end_ns) return;
+      if (op.start_ns < message.end_ns - kRoundingNs) return;
       waits.push_back({trace.calls[call].start_ns, trace.calls[message.call].start_ns, op.stream,
                        message.stream, true});
     }
@@ -627,7 +627,7 @@ class ImportedSteps::Writer {
     if (own == waiting_.end()) return last;
     for (const Producer& one : own->second) {
       // An event that was inferred may be the wrong one.
-      if (one.is_inferred && end_of(one.id) > op.start_ns) continue;
+      if (one.is_inferred && end_of(one.id) > op.start_ns + kRoundingNs) continue;
       if (last.id == kNoRecord || end_of(last.id) < end_of(one.id)) last = one;
     }
     waiting_.erase(own);

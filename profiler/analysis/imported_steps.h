@@ -38,6 +38,10 @@ enum class RecordNames : uint8_t {
   texts,    ///< for people: kernels and groups as the files call them, shortened
 };
 
+/// Files have starts and lengths in microseconds with three decimals, each rounded by itself: what
+/// waited for the end of other work may seem to start so long before it.
+constexpr int64_t kRoundingNs = 3;
+
 /// Cuts imported traces into steps. The index of a trace serves as its rank: files may not know
 /// their rank. Rules:
 ///  - A step starts when the host starts it, or when all work that was launched earlier has ended,
@@ -49,11 +53,11 @@ enum class RecordNames : uint8_t {
 ///  - Waits of a stream are those that the file states. If it has only the calls, waits follow from
 ///    them: an event is recorded on the stream of its thread's previous launch, and the stream of
 ///    the thread's next launch waits for it; of several events for the one recorded last on another
-///    stream. Such a wait is marked as inferred, and dropped if its producer ended too late. If
-///    nothing is known of a rank's waits, as its trace has neither syncs nor the calls that record
-///    events and wait for them, the kernel that is launched next after a matched receive,
-///    on another stream, waits for it, unless one such kernel of the rank began before its message
-///    was there.
+///    stream. Such a wait is marked as inferred, and dropped if its producer ended too late, by
+///    more than kRoundingNs. If nothing is known of a rank's waits, as its trace has neither syncs
+///    nor the calls that record events and wait for them, the kernel that is launched next after a
+///    matched receive, on another stream, waits for it, unless one such kernel of the rank began
+///    before its message was there.
 ///  - One launching thread runs at a time. A sync during which another thread launches kernels is
 ///    ignored.
 ///  - Device work without a launch gets the launch of the work before it.

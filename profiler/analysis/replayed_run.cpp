@@ -235,7 +235,8 @@ void ReplayedRun::find_slack() {
         // The last end just before. A synchronisation may return some time after it.
         const int64_t first_ns =
             is_sync ? record.start_ns + 1 : begun_ns - options_.start_latency_ns;
-        auto at = std::upper_bound(ends.begin(), ends.end(), std::pair(begun_ns, kNone));
+        const int64_t latest_ns = is_sync ? begun_ns : begun_ns + options_.rounding_ns;
+        auto at = std::upper_bound(ends.begin(), ends.end(), std::pair(latest_ns, kNone));
         for (int looked_at = 0; looked_at < kMostCandidates; ++looked_at) {
           if (at == ends.begin() || std::prev(at)->first < first_ns) break;
           --at;

@@ -46,6 +46,8 @@ struct ReplayOptions {
   /// The same limit for the gap of the host's program before a launch: a longer gap means that the
   /// host waits for the device in a way that the trace does not show. 0: all gaps are the host's.
   int64_t long_gap_ns = 0;
+  /// So much may work start before the end of what it waited for, as times are rounded.
+  int64_t rounding_ns = 0;
 };
 
 /// The records of all ranks and their dependencies. Refers to the traces.

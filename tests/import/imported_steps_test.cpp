@@ -254,6 +254,35 @@ BOOST_AUTO_TEST_CASE(a_wait_that_the_file_states_is_an_edge) {
   BOOST_TEST(step.records[3].producer_id == kNoRecord);
 }
 
+// Starts and lengths in a file are rounded to the nanosecond, each by itself.
+BOOST_AUTO_TEST_CASE(a_wait_that_is_inferred_survives_rounding) {
+  const auto step_of = [](double start, bool has_events) {
+    EventText events;
+    events.call(0, 1, 1).kernel(20, 50, 1);
+    if (has_events) events.call(2, 1, 2, "cudaEventRecord").call(4, 1, 3, "cudaStreamWaitEvent");
+    events.call(6, 1, 4).kernel(start, 5, 4, "gemm", 20);
+    return steps_of(events.read()).at(0);
+  };
+  const auto producer = [&](double start) {
+    const StepTrace step = step_of(start, true);
+    return of_kind(step, RecordKind::kernel).at(1)->producer_id;
+  };
+  BOOST_TEST(producer(70) == 0);
+  BOOST_TEST(producer(69.999) == 0);
+  BOOST_TEST(producer(69.9) == kNoRecord);
+  // The same by times alone: without the first kernel's 50 us the second one starts so much sooner.
+  const auto without_first_ns = [&](double start) {
+    const StepTrace step = step_of(start, false);
+    const ReplayedRun run(std::span(&step, 1), {}, {20'000, 5'000, 5'000, 0, kRoundingNs});
+    std::vector<ReplayOp> ops = run.ops();
+    ops[0].duration_ns = 0;
+    return run.step_ns(run.ops()) - run.step_ns(ops);
+  };
+  BOOST_TEST(without_first_ns(70) >= 49'999);
+  BOOST_TEST(without_first_ns(69.999) >= 49'999);
+  BOOST_TEST(without_first_ns(69.9) == 0);
+}
+
 BOOST_AUTO_TEST_CASE(messages_count_as_pipeline) {
   EventText events;
   for (int i = 0; i < 50; ++i) {

@@ -30,6 +30,7 @@ enum class KernelClass : uint8_t {
   nvshmem,
   msccl,
   symmetric_memory,  ///< kernels of PyTorch, vLLM, TensorRT-LLM
+  userbuffers,       ///< of Transformer Engine, beside products (--tp-comm-overlap)
   copy_kernel,
   fill_kernel,
   moe_routing,

@@ -29,6 +29,12 @@ BOOST_AUTO_TEST_CASE(kernels_are_what_their_names_say) {
       {"void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
        K::symmetric_memory},
       {"void vllm::cross_device_reduce_1stage<half, 8>", K::symmetric_memory},
+      {"void userbuffers_fp16_sum_inplace_gpu_rr_rs_oop<2>(int, int, int, int)", K::userbuffers},
+      {"void userbuffers_fp16_sum_inplace_gpu_mc_ag<4>(int, int, int, int)", K::userbuffers},
+      {"kuserbuffers_pushsend(int*, int*, int4*, int4*, int)", K::userbuffers},
+      {"kuserbuffers_pullrecv(int, int, int, int*, int*, int4*, int4*, int)", K::userbuffers},
+      {"void gemm_with_ub_overlap<userbuffers_chunks>()", K::gemm},
+      {"void my_userbuffers_gemm_gpu_kernel()", K::gemm},
       {"void cub::DispatchRadixSort::sort()", K::indexing},
       {"cub::DispatchReduceByKey<long>", K::indexing},
       {"void step::dispatch()", K::other},  // no word begins at "ep::"

@@ -430,7 +430,7 @@ class Judge {
   [[nodiscard]] std::string why_unsplit() const {
     constexpr double kLeastKnown = 0.5;
     if (std::ranges::all_of(traces_, [](const auto& trace) { return trace.works.empty(); })) {
-      return "the traces have no shapes of operators (record_shapes=True)";
+      return why_no_shapes(traces_);
     }
     if (!peaks_.is_known()) return "the device's peaks are not known (--hardware)";
     if (roofline_.known_ratio() < kLeastKnown) {

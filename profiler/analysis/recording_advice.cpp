@@ -16,14 +16,17 @@ struct RecordingRow {
   const char* calls;
   const char* syncs;
   const char* steps;
+  const char* no_shapes;
 };
 constexpr RecordingRow kRecordings[] = {
     {"kineto", "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
      "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)",
-     "profiler.step() behind each"},
+     "profiler.step() behind each", "the traces have no shapes of operators (record_shapes=True)"},
     {"nsys", "nsys profile --trace=cuda,nvtx", "nsys profile --cuda-event-trace=true",
-     "an NVTX range 'step 5' around each"},
-    {"rocprofiler-sdk", "rocprofv3 --hip-trace", "", "rocprofv3 --marker-trace, with a range each"},
+     "an NVTX range 'step 5' around each",
+     "Nsight Systems does not record shapes of operators, PyTorch's profiler does"},
+    {"rocprofiler-sdk", "rocprofv3 --hip-trace", "", "rocprofv3 --marker-trace, with a range each",
+     "rocprofv3 does not record shapes of operators, PyTorch's profiler does"},
 };
 
 bool lacks_launches(const ImportedTrace& trace) {
@@ -44,6 +47,13 @@ bool lacks_syncs(const ImportedTrace& trace) {
 }
 
 }  // namespace
+
+std::string why_no_shapes(std::span<const ImportedTrace> traces) {
+  for (const RecordingRow& row : kRecordings) {
+    if (!traces.empty() && row.format == traces[0].facts.format) return row.no_shapes;
+  }
+  return "the traces have no shapes of operators";
+}
 
 std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces, bool is_too_little) {
   std::vector<std::string> wanted;

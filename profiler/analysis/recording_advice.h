@@ -20,4 +20,8 @@ constexpr int64_t kMinJudgedNs = 1'000'000;
 /// `is_too_little`: there is less work than the constants above.
 std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces, bool is_too_little);
 
+/// Why the traces, none of which has any, have no shapes of operators: a part of a sentence, in the
+/// words of the tool that made them.
+std::string why_no_shapes(std::span<const ImportedTrace> traces);
+
 }  // namespace moetune::profiler

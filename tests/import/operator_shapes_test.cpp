@@ -178,7 +178,13 @@ BOOST_AUTO_TEST_CASE(without_peaks_or_shapes_it_is_said_so) {
   BOOST_TEST(why(products(true)).find("--hardware") != std::string::npos);
   EventText events;
   for (int i = 0; i < 50; ++i) events.call(i, 1, i + 1).kernel(10'000 + 101 * i, 100, i + 1);
-  BOOST_TEST(why(events.read()).find("record_shapes=True") != std::string::npos);
+  ImportedTrace unshaped = events.read();
+  BOOST_TEST(why(unshaped).find("record_shapes=True") != std::string::npos);
+  // Other tools have no such option.
+  unshaped.facts.format = "nsys";
+  const std::string nsys = why(unshaped);
+  BOOST_TEST(nsys.find("Nsight Systems does not record shapes") != std::string::npos, nsys);
+  BOOST_TEST(nsys.find("record_shapes=True") == std::string::npos, nsys);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -201,6 +201,12 @@ inline constexpr OutputKey kComparisonKeys[] = {
     {"figures[]", "list of objects", "", "What both runs have."},
     {"kernels[]", "list of objects", "", "Time of a kernel in a step; what moved most first."},
     {"settings[]", "list of texts", "", "Of the second run, what the first has not."},
+    {"walls.before.label", "text", "", "Of the first run, as diagnose prints it."},
+    {"walls.before.sub_cause", "text or null", "", "What of it."},
+    {"walls.before.share_ratio", "number or null", "ratio", "Its ceiling; null without a trace."},
+    {"walls.after.label", "text", "", "The same of the second run."},
+    {"walls.after.sub_cause", "text or null", "", "What of it."},
+    {"walls.after.share_ratio", "number or null", "ratio", "Its ceiling; null without a trace."},
     {"notes[]", "list of texts", "", "What to keep in mind."},
 };
 inline constexpr OutputPart kComparisonParts[] = {

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/error.h"
+#include "kernels/base/units.h"
 #include "profiler/analysis/trace_figures.h"
 #include "profiler/analysis/trace_windows.h"
 #include "reports/or_null.h"
@@ -172,6 +173,25 @@ json figure_json(const ComparedFigure& figure) {
           {"is_beyond_noise", reports::or_null(figure.is_beyond_noise)}};
 }
 
+json compared_wall_json(const WallInShort& wall) {
+  return {{"label", wall.label},
+          {"sub_cause", reports::text_or_null(wall.sub_cause)},
+          {"share_ratio", reports::or_null(wall.share_ratio)}};
+}
+
+bool is_wall_known(const WallInShort& wall) {
+  return wall.label != name_of(base::WallLabel::unknown);
+}
+
+/// "host (launch) 31.0 %".
+std::string compared_wall_text(const WallInShort& wall) {
+  std::string text = wall.label;
+  if (!wall.sub_cause.empty()) text += fmt::format(" ({})", wall.sub_cause);
+  // Of an unknown wall the share is that of unexplained time.
+  if (wall.share_ratio && is_wall_known(wall)) text += " " + base::format_ratio(*wall.share_ratio);
+  return text;
+}
+
 void add_row(const ComparedFigure& figure, TextTable& table) {
   const auto value = [](const MedianInterval& interval) {
     return fmt::format("{:.6g}", interval.median);
@@ -233,6 +253,8 @@ void add_differences(const RunFacts& before, const RunFacts& after, RunCompariso
 
 RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after) {
   RunComparison comparison;
+  comparison.wall_before = wall_in_short(before);
+  comparison.wall_after = wall_in_short(after);
   const bool are_traced = before.traces && after.traces;
   if (are_traced) comparison.window_kind = common_windows(*before.traces, *after.traces);
   const WindowKind kind = comparison.window_kind;
@@ -294,6 +316,9 @@ json to_json(const RunComparison& comparison) {
   json document = {{"figures", json::array()},
                    {"kernels", json::array()},
                    {"settings", json::array()},
+                   {"walls",
+                    {{"before", compared_wall_json(comparison.wall_before)},
+                     {"after", compared_wall_json(comparison.wall_after)}}},
                    {"notes", comparison.notes}};
   for (const ComparedFigure& figure : comparison.figures) {
     document["figures"].push_back(figure_json(figure));
@@ -328,6 +353,11 @@ std::string comparison_text(const RunComparison& comparison, std::optional<size_
     text +=
         "\n" + table_of(comparison.kernels, has_steps ? "kernel, in a step: what moved most first"
                                                       : "kernel: what moved most first");
+  }
+  if (is_wall_known(comparison.wall_before) || is_wall_known(comparison.wall_after)) {
+    if (!text.empty()) text += '\n';
+    text += fmt::format("wall: {} -> {}\n", compared_wall_text(comparison.wall_before),
+                        compared_wall_text(comparison.wall_after));
   }
   if (!comparison.settings.empty()) {
     if (!text.empty()) text += '\n';

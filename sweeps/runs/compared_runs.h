@@ -35,6 +35,8 @@ struct RunComparison {
   /// Nothing where the configuration of a run is not known.
   std::vector<ComparedSetting> settings;
   std::vector<std::string> notes;
+  WallInShort wall_before;
+  WallInShort wall_after;
 };
 
 /// Figures that only one of the runs has are left out. Throws base::UsageError where they share

@@ -411,6 +411,15 @@ bool is_out_of_memory(const RunDiagnosis& diagnosis) {
   return diagnosis.facts && diagnosis.facts->status == ForeignStatus::oom;
 }
 
+WallInShort wall_in_short(const RunDiagnosis& diagnosis) {
+  if (is_out_of_memory(diagnosis)) {
+    return {name_of(WallLabel::memory), kind_of_memory(*diagnosis.facts), std::nullopt};
+  }
+  if (!diagnosis.traces) return {};
+  const profiler::ImportedWall& wall = diagnosis.traces->wall;
+  return {name_of(wall.label), wall.sub_cause, wall.share_ratio};
+}
+
 RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun& about) {
   RunDiagnosis diagnosis;
   RunFolder files = sorted_files(paths);

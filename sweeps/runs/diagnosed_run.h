@@ -51,6 +51,14 @@ std::vector<std::pair<std::string, std::string>> fact_lines(const RunFacts& fact
 /// Whether the run ended for lack of memory: its remedies free memory and save no time.
 bool is_out_of_memory(const RunDiagnosis& diagnosis);
 
+/// The wall as to_json() has it, without what is behind it.
+struct WallInShort {
+  std::string label = name_of(base::WallLabel::unknown);
+  std::string sub_cause;              ///< empty: not told apart
+  std::optional<double> share_ratio;  ///< none: no trace tells it
+};
+WallInShort wall_in_short(const RunDiagnosis& diagnosis);
+
 nlohmann::json to_json(const RunDiagnosis& diagnosis);
 /// `width`: of the terminal, empty where it is none.
 std::string run_text(const RunDiagnosis& diagnosis, std::optional<size_t> width);

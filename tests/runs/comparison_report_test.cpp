@@ -3,6 +3,7 @@
 #include "sweeps/runs/comparison_report.h"
 
 #include <boost/test/unit_test.hpp>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,41 @@ BOOST_AUTO_TEST_CASE(a_window_alone_is_its_own_bar) {
   BOOST_TEST((page_of(run, run).window == reports::ComparedWindow::step));
   comparison.window_kind = WindowKind::launched;
   BOOST_TEST((page_of(run, run, comparison).window == reports::ComparedWindow::launched));
+}
+
+BOOST_AUTO_TEST_CASE(text_and_json_have_both_walls) {
+  RunDiagnosis before = traced({7}, WindowKind::step_by_launch);
+  RunDiagnosis after = traced({7}, WindowKind::step_by_launch);
+  const auto text_of_both = [&] {
+    return comparison_text(compare_runs(before, after), std::nullopt);
+  };
+  // Where neither is known there is nothing to tell.
+  BOOST_TEST(text_of_both().find("wall:") == std::string::npos, text_of_both());
+  profiler::ImportedWall& wall = before.traces->wall;
+  wall.label = base::WallLabel::communication;
+  wall.sub_cause = "transfer";
+  wall.share_ratio = 0.26;
+  BOOST_TEST(text_of_both().find("\nwall: communication (transfer) 26.0 % -> unknown\n") !=
+                 std::string::npos,
+             text_of_both());
+  after.traces->wall.label = base::WallLabel::compute;
+  after.traces->wall.share_ratio = 0.875;
+  BOOST_TEST(text_of_both().find("\nwall: communication (transfer) 26.0 % -> compute 87.5 %\n") !=
+                 std::string::npos,
+             text_of_both());
+  const nlohmann::json walls = to_json(compare_runs(before, after)).at("walls");
+  const nlohmann::json first = {
+      {"label", "communication"}, {"sub_cause", "transfer"}, {"share_ratio", 0.26}};
+  const nlohmann::json second = {
+      {"label", "compute"}, {"sub_cause", nullptr}, {"share_ratio", 0.875}};
+  BOOST_TEST((walls.at("before") == first), walls.dump());
+  BOOST_TEST((walls.at("after") == second), walls.dump());
+  // A run without memory has one without a trace.
+  after.traces.reset();
+  after.facts.emplace().status = ForeignStatus::oom;
+  BOOST_TEST(wall_in_short(after).label == "memory");
+  BOOST_TEST(wall_in_short(after).sub_cause == "oom");
+  BOOST_TEST(!wall_in_short(after).share_ratio.has_value());
 }
 
 BOOST_AUTO_TEST_CASE(differences_stand_apart_from_the_notes_of_each_run) {

@@ -86,9 +86,11 @@ BOOST_AUTO_TEST_CASE(a_key_that_is_no_longer_printed_is_named) {
   const json figure = json::parse(R"({"name": "a", "unit": "", "change_ratio": null,
       "before": {"median": 1, "low": 1, "high": 1, "num_values": 1},
       "after": {"median": 1, "low": 1, "high": 1}, "is_beyond_noise": null})");
+  const json wall = {{"label", "host"}, {"sub_cause", nullptr}, {"share_ratio", nullptr}};
   const json document = {{"figures", {figure}},
                          {"kernels", {figure}},
                          {"settings", json::array()},
+                         {"walls", {{"before", wall}, {"after", wall}}},
                          {"notes", json::array()}};
   BOOST_TEST(
       unprinted_keys("compare", {document}) ==

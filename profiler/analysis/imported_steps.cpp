@@ -108,7 +108,7 @@ ImportedSteps::ImportedSteps(std::span<const ImportedTrace> traces,
   for (uint32_t trace = 0; trace < traces.size(); ++trace) {
     if (!traces[trace].ops.empty()) add_rank(trace);
   }
-  find_slices();
+  find_slices(matching);
   find_matched_ops(matching);
   find_matched_messages(matching);
   for (Rank& rank : ranks_) {
@@ -276,15 +276,13 @@ void ImportedSteps::infer_message_waits(Rank& rank) const {
   rank.stream_waits = std::move(waits);
 }
 
-void ImportedSteps::find_slices() {
+void ImportedSteps::find_slices(const CollectiveMatching& matching) {
+  const auto marked = steps_of_ranks(traces_, matching);
   std::vector<TraceWindows> windows;
   std::vector<std::map<int64_t, StepSlice>> steps;  // by rank and number
   for (const Rank& rank : ranks_) {
     windows.emplace_back(traces_[rank.trace], DeviceOps::all);
-    // Of several ranks nothing says that their periods are the same steps.
-    const ImportedTrace& trace = traces_[rank.trace];
-    const auto marked = ranks_.size() == 1 ? recurring_steps(trace) : trace.steps;
-    steps.push_back(steps_of(trace, marked, windows.back()));
+    steps.push_back(steps_of(traces_[rank.trace], marked[rank.trace], windows.back()));
   }
   if (steps.empty()) return;
   std::vector<int64_t> common;  // numbers of the steps that all ranks have

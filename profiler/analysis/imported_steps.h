@@ -47,9 +47,9 @@ constexpr int64_t kRoundingNs = 3;
 ///  - A step starts when the host starts it, or when all work that was launched earlier has ended,
 ///    if that is later. It ends with its last device work, or with the host's step, if that is
 ///    later.
-///  - Only steps that all traces mark are used. If there are none, the periods of one rank's
-///    kernels are (recurring_steps.h), or all launched work is one step. Of overlapping steps the
-///    first is kept.
+///  - Only steps that all traces mark are used. If no trace marks any, the periods of their
+///    kernels are (recurring_steps.h). Without those all launched work is one step. Of overlapping
+///    steps the first is kept.
 ///  - Waits of a stream are those that the file states. If it has only the calls, waits follow from
 ///    them: an event is recorded on the stream of its thread's previous launch, and the stream of
 ///    the thread's next launch waits for it; of several events for the one recorded last on another
@@ -137,7 +137,7 @@ class ImportedSteps {
   void infer_stream_waits(Rank& rank,
                           const std::unordered_map<uint32_t, uint32_t>& waiting_streams) const;
   void infer_message_waits(Rank& rank) const;
-  void find_slices();
+  void find_slices(const CollectiveMatching& matching);
   [[nodiscard]] static std::map<int64_t, StepSlice> steps_of(
       const ImportedTrace& trace, const std::vector<ImportedStep>& marked,
       const TraceWindows& windows);

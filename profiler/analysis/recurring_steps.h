@@ -2,8 +2,10 @@
 // kernels in the same order again and again.
 #pragma once
 
+#include <span>
 #include <vector>
 
+#include "profiler/analysis/matched_collectives.h"
 #include "profiler/imported_trace.h"
 
 namespace moetune::profiler {
@@ -15,5 +17,12 @@ namespace moetune::profiler {
 /// within a step has periods that begin there, too. Layers of one step do not pass for steps, since
 /// other kernels stand before and behind them. Empty where there is no such period.
 std::vector<ImportedStep> recurring_steps(const ImportedTrace& trace);
+
+/// By trace: the steps that are marked, if any trace has some; otherwise the periods of each. The
+/// k-th periods of several ranks are taken for one step only where all ranks have equally many and
+/// whatever communication was matched was launched in one period by all that took part. Else, and
+/// where nothing was matched, there are no steps.
+std::vector<std::vector<ImportedStep>> steps_of_ranks(std::span<const ImportedTrace> traces,
+                                                      const CollectiveMatching& matching);
 
 }  // namespace moetune::profiler

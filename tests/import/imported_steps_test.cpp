@@ -120,6 +120,45 @@ BOOST_AUTO_TEST_CASE(kernels_that_recur_make_steps) {
   BOOST_TEST(steps_of(same.read()).size() == 1u);
 }
 
+/// Four times ten kernels and an all-reduce behind them, of one of two ranks. The first `num_lost`
+/// of the 44 were launched before the recording began.
+ImportedTrace unmarked_rank(int rank, int num_lost) {
+  EventText events;
+  for (int i = num_lost; i < 44; ++i) {
+    const double launch = 1000 * (i / 11) + 50 * (i % 11);
+    events.call(launch, 5, i + 1);
+    if (i % 11 < 10) {
+      events.kernel(launch + 8, 20, i + 1, "k" + std::to_string(i % 11));
+    } else {
+      events.kernel(launch + 8, 20, i + 1, "ncclDevKernel_AllReduce(x)", 20,
+                    R"(, "Collective name": "allreduce", "In msg nelems": 100, "dtype": "Float",
+                       "Process Group Name": "0", "Group size": 2, "Seq": )" +
+                        std::to_string(i / 11));
+    }
+  }
+  return events.read(R"(, "distributedInfo": {"world_size": 2, "rank": )" + std::to_string(rank) +
+                     "}");
+}
+
+BOOST_AUTO_TEST_CASE(kernels_that_recur_on_all_ranks_make_steps) {
+  const auto num_steps = [](int lost_by_first, int lost_by_second, bool are_matched) {
+    std::vector<ImportedTrace> traces;
+    traces.push_back(unmarked_rank(0, lost_by_first));
+    traces.push_back(unmarked_rank(1, lost_by_second));
+    const CollectiveMatching matching =
+        are_matched ? match_across_ranks(traces) : CollectiveMatching();
+    return ImportedSteps(traces, matching).num_steps();
+  };
+  BOOST_TEST(num_steps(0, 0, true) == 4u);
+  BOOST_TEST(num_steps(3, 3, true) == 3u);
+  // Four periods and three.
+  BOOST_TEST(num_steps(0, 11, true) == 1u);
+  // Three each, but the first rank's first period is the other's second.
+  BOOST_TEST(num_steps(11, 3, true) == 1u);
+  // Nothing says that they are the same.
+  BOOST_TEST(num_steps(0, 0, false) == 1u);
+}
+
 BOOST_AUTO_TEST_CASE(the_ceiling_has_an_interval_over_steps) {
   const ImportedTrace trace = three_steps().read();
   const ImportedWall wall = classify_imported(std::span(&trace, 1));

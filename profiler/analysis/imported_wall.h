@@ -46,8 +46,8 @@ struct ImportedWall {
 ///    differ), without kernels, or where a tenth of their time is of kernels without a name.
 ///  - Each moment gets a cause (trace_causes.h). Waiting in a matched collective is booked to the
 ///    rank that came last, under what that rank did meanwhile: host, or compute (imbalance).
-///    Waiting for a rank without a trace cannot be told from a transfer: where that may be a tenth of
-///    what is booked to communication, summary and evidence say so.
+///    Waiting for a rank without a trace cannot be told from a transfer: where that may be a tenth
+///    of what is booked to communication, summary and evidence say so.
 ///  - Messages between stages are pipeline. Copies to and from the host are memory if both
 ///    directions matter (offload), else host.
 ///  - The largest share is the label if it reaches kLeastBindingRatio. Otherwise the label is

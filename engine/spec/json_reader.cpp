@@ -121,7 +121,8 @@ std::string hint_of_unit(const std::string& key, const json& value,
     if (!is_same_kind(known->quantity, asked.quantity)) continue;
     if (counted(*known) != counted(asked)) continue;
     const std::string text = with_unit(value, asked.unit, known->quantity);
-    return fmt::format("the key is '{}', in {}{}", name, unit_name(known->quantity),
+    return fmt::format("{} '{}', in {}{}", written ? "the key is" : "did you mean", name,
+                       unit_name(known->quantity),
                        text.empty() ? "" : fmt::format("; write \"{}\": {}", name, text));
   }
   return {};

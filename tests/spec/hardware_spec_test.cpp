@@ -408,14 +408,14 @@ BOOST_AUTO_TEST_CASE(a_key_that_names_no_unit_is_one_mistake) {
   json document = cluster();
   document["intra_node"] = {{"latency_ns", 3000}, {"bandwidth", "400Gb/s"}};
   BOOST_TEST(usage_error([&] { hardware_from_json(document, "h.json"); }) ==
-             "h.json: unknown key 'intra_node.bandwidth' with value \"400Gb/s\"; the key is "
+             "h.json: unknown key 'intra_node.bandwidth' with value \"400Gb/s\"; did you mean "
              "'bytes_per_s', in bytes/s; write \"bytes_per_s\": \"400Gb/s\"");
   document["intra_node"] = {{"latency", "3us"}, {"bandwidth", 400}};
   BOOST_TEST(usage_error([&] { hardware_from_json(document, "h.json"); }) ==
              "2 mistakes:\n"
-             "  h.json: unknown key 'intra_node.bandwidth' with value 400; the key is "
+             "  h.json: unknown key 'intra_node.bandwidth' with value 400; did you mean "
              "'bytes_per_s', in bytes/s\n"
-             "  h.json: unknown key 'intra_node.latency' with value \"3us\"; the key is "
+             "  h.json: unknown key 'intra_node.latency' with value \"3us\"; did you mean "
              "'latency_ns', in ns; write \"latency_ns\": \"3us\"");
 }
 

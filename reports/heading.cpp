@@ -132,7 +132,8 @@ std::string subtitle_of(const Context& context) {
   if (!context.sweep.hardware_name.empty()) {
     text += (text.empty() ? "" : " on ") + context.sweep.hardware_name;
   }
-  return fmt::format("{}{}{} trials", text, text.empty() ? "" : " · ", context.trials.size());
+  return fmt::format("{}{}{}", text, text.empty() ? "" : " · ",
+                     counted(static_cast<int64_t>(context.trials.size()), "trial"));
 }
 
 std::string origin_of(const Context& context) {

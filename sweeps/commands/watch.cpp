@@ -46,7 +46,7 @@ store::SweepRow find_sweep(const store::Store& store, int64_t wanted) {
 std::string counts_text(const std::vector<TrialLine>& lines) {
   std::map<std::string, int64_t> counts;
   for (const TrialLine& line : lines) ++counts[line.trial.status];
-  std::string text = fmt::format("{} trials", lines.size());
+  std::string text = fmt::format("{} {}", lines.size(), lines.size() == 1 ? "trial" : "trials");
   for (const auto& [status, count] : counts) text += fmt::format(", {} {}", count, status);
   return text;
 }

@@ -41,6 +41,11 @@ inline const RecordedLayout kRecordedLayouts[] = {
          "tensor_model_parallel_size": 2, "expert_model_parallel_size": 2,
          "overlap_grad_reduce": true})",
      4},
+    // All axes at once but data parallelism.
+    {R"({"tensor_model_parallel_size": 2, "context_parallel_size": 2, "cp_comm_type": "p2p",
+         "expert_model_parallel_size": 2, "expert_tensor_parallel_size": 2,
+         "pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 2})",
+     4},
 };
 
 inline std::vector<RecordedLayout> recorded_layouts() {

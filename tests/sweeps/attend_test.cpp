@@ -45,7 +45,7 @@ BOOST_AUTO_TEST_CASE(what_a_command_prints_and_how_it_ends) {
 }
 
 BOOST_AUTO_TEST_CASE(the_deadline_ends_it) {
-  attention.deadline = steady_clock::now() + milliseconds(50);
+  attention.deadline = steady_clock::now() + milliseconds(500);
   const PrintedOutput printed = run("echo begun; sleep 60");
   BOOST_TEST((printed.end.why == WhyEnded::out_of_time));
   BOOST_TEST(printed.end.process.was_ended_by_us);

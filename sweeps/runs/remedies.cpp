@@ -328,8 +328,8 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
     return a.ceiling_ratio > b.ceiling_ratio;
   });
   if (wall.is_fragmented) {
-    std::ranges::stable_partition(
-        remedies, [](const Remedy& remedy) { return remedy.rule == kAgainstFragments; });
+    std::stable_partition(remedies.begin(), remedies.end(),
+                          [](const Remedy& remedy) { return remedy.rule == kAgainstFragments; });
   }
   return remedies;
 }

@@ -1,7 +1,11 @@
 // Plans: the search finds what trying everything finds, and says what it counted; rules.
 #include <algorithm>
+#include <array>
 #include <boost/test/unit_test.hpp>
 #include <limits>
+#include <map>
+#include <mutex>
+#include <vector>
 
 #include "tests/tuner/planner_samples.h"
 #include "tuner/planner/rules.h"
@@ -196,6 +200,44 @@ BOOST_AUTO_TEST_CASE(the_space_has_what_trying_everything_finds) {
           return ahead.peak_bytes <= config.peak_bytes + slack && ahead.seconds <= config.seconds;
         });
     BOOST_TEST(is_behind);
+  }
+}
+
+// Every legal configuration without a pipeline is priced here by itself, none is left out.
+BOOST_AUTO_TEST_CASE(no_configuration_is_faster_than_the_best_of_its_cell) {
+  const spec::ModelSpec model = moe_model();
+  spec::HardwareSpec hardware = machine(8);
+  hardware.memory_bytes = int64_t{8} << 30;
+  PlanQuestion question = question_of(model, hardware);
+  question.num_best = 3;
+  question.wants_space = true;
+  std::mutex mutex;
+  std::vector<spec::PlanKnobs> seen;
+  question.keeps = [&](const spec::PlanKnobs& knobs) {
+    if (knobs.pp > 1) return false;
+    const std::scoped_lock lock(mutex);
+    seen.push_back(knobs);
+    return true;
+  };
+  const PlanAnswer answer = search_plans(question, {});
+  BOOST_TEST_REQUIRE(seen.size() > 1000);
+  using Cell = std::array<int32_t, 3>;
+  std::map<Cell, double> fastest;
+  for (const spec::PlanKnobs& knobs : seen) {
+    const PlanRun run = run_with(question, {knobs});
+    if (broken_rule(run) != nullptr) continue;
+    const double bytes = predict_memory(run).peak_bytes();
+    if (device_bytes(bytes) > static_cast<double>(hardware.memory_bytes)) continue;
+    const double seconds = predict_step(run, {}).seconds;
+    double& least = fastest.try_emplace({knobs.tp, knobs.cp, knobs.ep}, seconds).first->second;
+    least = std::min(least, seconds);
+  }
+  BOOST_TEST(fastest.size() > 3);
+  for (const PlanCell& cell : answer.cells) {
+    const auto found = fastest.find({cell.tp, cell.cp, cell.ep});
+    BOOST_TEST(cell.fastest.has_value() == (cell.pp == 1 && found != fastest.end()));
+    if (!cell.fastest) continue;
+    BOOST_TEST(cell.fastest->seconds == found->second, boost::test_tools::tolerance(1e-12));
   }
 }
 

@@ -160,6 +160,44 @@ BOOST_AUTO_TEST_CASE(written_stages_are_priced_as_they_are_chosen) {
   }
 }
 
+// The last stage computes less than the first, but FSDP gathers the large head for each
+// micro-batch.
+BOOST_AUTO_TEST_CASE(what_a_stage_gathers_may_make_it_the_slowest) {
+  spec::ModelSpec model = samples::moe_model();
+  model.vocab_size = 256 * 1024;
+  model.num_layers = 32;
+  model.is_moe_layer.assign(32, true);
+  model.attention_window.assign(32, 0);
+  spec::HardwareSpec hardware = machine(64);
+  hardware.inter_node.bytes_per_s = 5e9;
+  PlanRun run = run_of(model, hardware);
+  run.seq_length = 256;
+  run.knobs.pp = 2;
+  run.knobs.dp = 32;
+  run.knobs.fsdp = spec::Fsdp::megatron;
+  WorkCache works;
+  const auto seconds_with = [&](const Layers& layers) {
+    run.stages = stages_with(model, layers);
+    return predict_step(run, {});
+  };
+  for (int64_t first = 16; first < 32; ++first) {
+    const Layers layers = {first, 32 - first};
+    const StepTime plain = seconds_with(layers);
+    run.knobs.recompute = {spec::PlanRecompute::full};
+    BOOST_TEST(seconds_with(layers).seconds > plain.seconds);
+    run.knobs.recompute = {};
+  }
+  // A split knows what is gathered.
+  const StageParts gathered = stage_parts(run, works, {});
+  run.knobs.fsdp = spec::Fsdp::none;
+  const StageParts kept = stage_parts(run, works, {});
+  BOOST_TEST(gathered.end.device > kept.end.device);
+  BOOST_TEST(gathered.layers.front().device > kept.layers.front().device);
+  const Layers split = best_split(gathered, 2, {1, 1});
+  run.knobs.fsdp = spec::Fsdp::megatron;
+  BOOST_TEST(seconds_with(split).seconds <= seconds_with(best_split(kept, 2, {1, 1})).seconds);
+}
+
 BOOST_AUTO_TEST_CASE(a_layout_is_written_where_it_is_needed_or_pays) {
   BOOST_TEST(written(8, 4, 1, 0.01) == "");
   BOOST_TEST(written(8, 4, 2, 0.01) == "");

@@ -48,6 +48,7 @@ struct Weights {
     auto operator<=>(const Shape&) const = default;
   };
   std::vector<Shape> shapes;
+  bool operator==(const Weights&) const = default;
 
   [[nodiscard]] double total() const { return split + replicated + experts; }
   void add(const Weights& other, double times = 1);

@@ -35,12 +35,21 @@ std::vector<int32_t> divisors(int64_t count, int64_t most) {
   return all;
 }
 
-/// Choices that change memory.
+/// Choices that change memory. They cost time, if anything.
 struct MemoryChoice {
   PlanRecomputeSet recompute;
   CrossEntropy cross_entropy;
   Fsdp fsdp;
+  std::vector<size_t> faster{};  ///< earlier choices that are as fast at least
 };
+
+/// Whether `a` recomputes nothing that `b` does not, and shares out no weights unless `b` does so
+/// in the same way: then it takes no longer. The loss has no price.
+bool is_as_fast(const MemoryChoice& a, const MemoryChoice& b) {
+  const bool does_less = (a.recompute & b.recompute) == a.recompute ||
+                         b.recompute == PlanRecomputeSet{PlanRecompute::full};
+  return does_less && (a.fsdp == Fsdp::none || a.fsdp == b.fsdp);
+}
 
 /// Choices that change only time.
 struct TimeChoice {
@@ -156,6 +165,14 @@ class Search {
       for (const CrossEntropy loss : losses) {
         for (const Fsdp fsdp : shardings) {
           memory_choices_.push_back({recompute, loss, fsdp});
+        }
+      }
+    }
+    // What is sent to the host's memory is less where more is recomputed, which may be faster.
+    for (size_t later = 0; q_.base.offload.empty() && later < memory_choices_.size(); ++later) {
+      for (size_t earlier = 0; earlier < later; ++earlier) {
+        if (is_as_fast(memory_choices_[earlier], memory_choices_[later])) {
+          memory_choices_[later].faster.push_back(earlier);
         }
       }
     }
@@ -420,14 +437,18 @@ class Search {
     PlannedConfig least;
     least.peak_bytes = std::numeric_limits<double>::infinity();
     PlanCell* cell = q_.wants_space ? &answer_.cells[layout.cell] : nullptr;
-    for (const MemoryChoice& choice : memory_choices_) {
+    std::vector<std::vector<bool>> has_fit(time_choices_.size(),
+                                           std::vector<bool>(memory_choices_.size()));
+    for (size_t index = 0; index < memory_choices_.size(); ++index) {
+      const MemoryChoice& choice = memory_choices_[index];
       PlanKnobs knobs = layout.knobs;
       knobs.recompute = choice.recompute;
       knobs.cross_entropy = choice.cross_entropy;
       knobs.fsdp = choice.fsdp;
       double peak[2] = {-1, -1};
       double bounds[2] = {-1, -1};  // without and with overlap
-      for (const TimeChoice& time : time_choices_) {
+      for (size_t t = 0; t < time_choices_.size(); ++t) {
+        const TimeChoice& time = time_choices_[t];
         knobs.dispatcher = time.dispatcher;
         knobs.overlap_moe_expert_parallel_comm = time.has_overlap;
         knobs.cuda_graphs = time.graphs;
@@ -445,7 +466,10 @@ class Search {
         } else if (bytes < least.peak_bytes) {
           least = {knobs, bytes, 0, {}};
         }
-        bool is_wanted = fits && !is_hopeless;
+        const bool is_slower =
+            std::ranges::any_of(choice.faster, [&](size_t other) { return has_fit[t][other]; });
+        has_fit[t][index] = fits;
+        bool is_wanted = fits && !is_hopeless && !is_slower;
         if (cell != nullptr) {
           ++cell->num_legal;
           if (fits) ++cell->num_fit;
@@ -455,7 +479,7 @@ class Search {
           const double fastest =
               std::min(best.seconds, cell->fastest ? cell->fastest->seconds : best.seconds);
           const auto is_ahead = [&](double seconds) {
-            return (fits && seconds < fastest) || front_.is_ahead(bytes, seconds);
+            return (fits && !is_slower && seconds < fastest) || front_.is_ahead(bytes, seconds);
           };
           if (!is_wanted && is_ahead(layout.bound)) {
             // The layout's bound assumes no recomputation and full overlap; this one is tighter.

@@ -210,6 +210,10 @@ class StepPricer {
     return step;
   }
 
+  /// What FSDP adds to a micro-batch for these weights.
+  [[nodiscard]] double gathering_seconds(const Weights& weights) const {
+    return k_.fsdp == spec::Fsdp::none ? 0 : exposed_wire_seconds(weights);
+  }
   [[nodiscard]] static double on_host(const LayerTime& stage) { return seconds_of(stage).total(); }
   [[nodiscard]] static StageSeconds seconds_of(const LayerTime& time) {
     return {time.device(), time.host};
@@ -426,28 +430,20 @@ class StepPricer {
     return link.bytes_per_s > 0 ? bytes / link.bytes_per_s : 0;
   }
 
-  void add_update(const Weights& weights, StepTime& step) const {
-    if (k_.task == spec::TrainingTask::lora) {
-      step.part(TimePart::fixed) = 1e-9 * rates_.fixed_ns;
-      return;
-    }
-    const double dense = weights.split + weights.replicated;
+  /// Of reducing the gradients and gathering the weights, what is not hidden: of a step, with FSDP
+  /// of a micro-batch.
+  [[nodiscard]] double exposed_wire_seconds(const Weights& weights) const {
     const double gradient = k_.main_grads == spec::StateType::fp32 ? 4 : 2;
     const double weight = has_wide_elements(k_) ? 4 : 2;
-    // Where each rank updates all that it holds, all ranks need the gradients, and no weights
-    // travel.
-    const bool is_shared = k_.distributed_optimizer || k_.fsdp != spec::Fsdp::none;
     // Of `elements`, `narrow` ones are gathered in a byte each.
-    const auto reduced = [&](double elements, double narrow, double size, double stride,
-                             double times) {
+    const auto reduced = [&](double elements, double narrow, double size, double stride) {
       using spec::CollectiveKind;
       const auto seconds = [&](CollectiveKind kind, double bytes) {
         return group_seconds(hw_, kind, size, stride, bytes);
       };
-      if (!is_shared) return times * seconds(CollectiveKind::all_reduce, gradient * elements);
-      return times *
-             (seconds(CollectiveKind::reduce_scatter, gradient * elements) +
-              seconds(CollectiveKind::all_gather, weight * elements - (weight - 1) * narrow));
+      if (!is_shared()) return seconds(CollectiveKind::all_reduce, gradient * elements);
+      return seconds(CollectiveKind::reduce_scatter, gradient * elements) +
+             seconds(CollectiveKind::all_gather, weight * elements - (weight - 1) * narrow);
     };
     // Weights in MXFP8 are quantized by rows and by columns behind their gathering in 16 bits.
     const bool gathers_narrow =
@@ -455,18 +451,37 @@ class StepPricer {
     const double narrow_experts = gathers_narrow ? weights.experts : 0;
     const double narrow_dense =
         gathers_narrow ? std::max(0.0, weights.products - weights.experts) : 0;
-    // Units of FSDP are gathered for the forward and again for the backward of each micro-batch.
-    const double times =
-        k_.fsdp == spec::Fsdp::none ? 1 : 1.5 * static_cast<double>(num_micro_batches(run_));
+    // Units of FSDP are gathered for the forward and again for the backward.
+    const double times = k_.fsdp == spec::Fsdp::none ? 1 : 1.5;
+    const double wire =
+        reduced(weights.split + weights.replicated, narrow_dense,
+                static_cast<double>(k_.dense_copies()), k_.tp) +
+        reduced(weights.experts, narrow_experts, static_cast<double>(k_.expert_copies()),
+                static_cast<double>(k_.ep) * k_.etp);
+    const bool is_hidden = k_.overlap_grad_reduce || k_.overlap_param_gather;
+    return times * wire * (is_hidden ? rates_.data_exposed : 1);
+  }
+
+  /// Where each rank updates all that it holds, all ranks need the gradients, and no weights
+  /// travel.
+  [[nodiscard]] bool is_shared() const {
+    return k_.distributed_optimizer || k_.fsdp != spec::Fsdp::none;
+  }
+
+  void add_update(const Weights& weights, StepTime& step) const {
+    if (k_.task == spec::TrainingTask::lora) {
+      step.part(TimePart::fixed) = 1e-9 * rates_.fixed_ns;
+      return;
+    }
+    const double dense = weights.split + weights.replicated;
     const auto copies = static_cast<double>(k_.dense_copies());
     const auto expert_copies = static_cast<double>(k_.expert_copies());
-    const double wire = reduced(dense, narrow_dense, copies, k_.tp, times) +
-                        reduced(weights.experts, narrow_experts, expert_copies,
-                                static_cast<double>(k_.ep) * k_.etp, times);
-    const bool is_hidden = k_.overlap_grad_reduce || k_.overlap_param_gather;
-    step.part(TimePart::data) = wire * (is_hidden ? rates_.data_exposed : 1);
+    // Units of FSDP are gathered in each micro-batch.
+    const double times =
+        k_.fsdp == spec::Fsdp::none ? 1 : static_cast<double>(num_micro_batches(run_));
+    step.part(TimePart::data) = times * exposed_wire_seconds(weights);
     const double owned =
-        is_shared ? dense / copies + weights.experts / expert_copies : dense + weights.experts;
+        is_shared() ? dense / copies + weights.experts / expert_copies : dense + weights.experts;
     // Gradient, master and both moments read, the latter three written, and the weight.
     constexpr double kBytes = 4 + 2 * 12 + 2;
     step.part(TimePart::optimizer) =
@@ -492,30 +507,6 @@ class StepPricer {
 base::NamedPart named(TimePart part) {
   const TimePartRow& row = kTimeParts[static_cast<size_t>(part)];
   return {&base::row_of(row.part), row.group};
-}
-
-WorkCache::Sizes WorkCache::sizes_key(const PlanRun& run) {
-  const PlanKnobs& k = run.knobs;
-  const bool is_gathered = k.cp_comm_type == spec::PlanCp::all_gather;
-  return {k.tp, k.cp, k.ep, k.etp, k.micro_batch_size, is_gathered ? 1 : 0};
-}
-
-const LayerWork& WorkCache::layer(const PlanRun& run, LayerKind kind, int64_t window) {
-  const auto [place, is_new] = layers_.try_emplace({sizes_key(run), kind, window});
-  if (is_new) place->second = layer_work(run, kind, window);
-  return place->second;
-}
-
-const LayerWork& WorkCache::head(const PlanRun& run) {
-  const auto [place, is_new] = heads_.try_emplace(sizes_key(run));
-  if (is_new) place->second = head_work(run);
-  return place->second;
-}
-
-const Weights& WorkCache::weights(const PlanRun& run, LayerKind kind) {
-  const auto [place, is_new] = weights_.try_emplace({sizes_key(run), kind});
-  if (is_new) place->second = layer_weights(run, kind);
-  return place->second;
 }
 
 PreparedStep::PreparedStep(const PlanRun& run) : run_(run), own_(std::make_shared<WorkCache>()) {
@@ -569,6 +560,19 @@ void PreparedStep::prepare(WorkCache& cache) {
     std::vector<Part>& round = rounds_[i / pp];
     if (std::ranges::find(round, part) == round.end()) round.push_back(std::move(part));
   }
+  std::vector<Stage> different;
+  for (Stage& stage : stages_) {
+    const auto same = std::ranges::find_if(different, [&](const Stage& other) {
+      return other.layers == stage.layers && other.num_heads == stage.num_heads &&
+             other.weights == stage.weights;
+    });
+    if (same != different.end()) {
+      ++same->num_ranks;
+    } else {
+      different.push_back(std::move(stage));
+    }
+  }
+  stages_ = std::move(different);
 }
 
 void PreparedStep::count(LayerKind kind, int64_t window, double times, WorkCache& cache,
@@ -595,42 +599,43 @@ StepTime PreparedStep::price(const Rates& rates, const TimeContext& context) con
     StepPricer::add(head, stage.num_heads, sum);
     return sum;
   };
-  LayerTime worst;
-  double worst_seconds = -1;
-  const Stage* worst_stage = nullptr;
-  LayerTime all;
-  for (const Stage& stage : stages_) {
-    const LayerTime sum = time_of(stage);
-    StepPricer::add(sum, 1, all);
-    const double seconds = StepPricer::on_host(sum);
-    if (seconds <= worst_seconds) continue;
-    worst_seconds = seconds;
-    worst = sum;
-    worst_stage = &stage;
-  }
-  double num_parameters = 0;
-  for (size_t i = 0; i < worst_stage->layers.size(); ++i) {
-    num_parameters += worst_stage->layers[i] * parameter_tensors(run_, alike_[i].kind);
-  }
+  const auto slower = [](const LayerTime& a, const LayerTime& b) {
+    return StepPricer::on_host(a) < StepPricer::on_host(b) ? b : a;
+  };
   // Ranks go through their virtual stages together: the slowest of each number is waited for.
   LayerTime rounds;
   for (const std::vector<Part>& round : rounds_) {
     LayerTime slowest;
-    for (const Part& part : round) {
-      const LayerTime time = time_of(part);
-      if (StepPricer::on_host(time) > StepPricer::on_host(slowest)) slowest = time;
-    }
+    for (const Part& part : round) slowest = slower(slowest, time_of(part));
     StepPricer::add(slowest, 1, rounds);
   }
-  if (StepPricer::on_host(rounds) > worst_seconds) worst = rounds;
-  if (is_split_by_hand_) return pricer.step(worst, worst_stage->weights, num_parameters);
+  std::vector<LayerTime> times;
+  LayerTime slowest;
+  LayerTime all;
+  for (const Stage& stage : stages_) {
+    times.push_back(time_of(stage));
+    slowest = slower(slowest, times.back());
+    StepPricer::add(times.back(), stage.num_ranks, all);
+  }
   // Where no layout is written people balance their stages, head and multi-token prediction
   // included, as well as whole layers allow.
-  const double share = unevenness_ / static_cast<double>(stages_.size());
   LayerTime balanced;
-  StepPricer::add(all, share, balanced);
-  if (StepPricer::on_host(balanced) < worst_seconds) worst = balanced;
-  return pricer.step(worst, worst_stage->weights, num_parameters);
+  StepPricer::add(all, unevenness_ / run_.knobs.pp, balanced);
+  const bool is_balanced =
+      !is_split_by_hand_ && StepPricer::on_host(balanced) < StepPricer::on_host(slowest);
+  // What a stage does once a step, or with FSDP in each micro-batch, may make another rank last.
+  StepTime worst;
+  for (size_t i = 0; i < stages_.size(); ++i) {
+    const Stage& stage = stages_[i];
+    double num_parameters = 0;
+    for (size_t kind = 0; kind < stage.layers.size(); ++kind) {
+      num_parameters += stage.layers[kind] * parameter_tensors(run_, alike_[kind].kind);
+    }
+    const StepTime step = pricer.step(is_balanced ? balanced : slower(times[i], rounds),
+                                      stage.weights, num_parameters);
+    if (step.seconds > worst.seconds) worst = step;
+  }
+  return worst;
 }
 
 StageParts stage_parts(const PlanRun& run, WorkCache& works, const Rates& rates) {
@@ -643,6 +648,7 @@ StageParts stage_parts(const PlanRun& run, WorkCache& works, const Rates& rates)
     }
     const PreparedStep::Alike alike = {kind, window, &works.layer(run, kind, window)};
     known.emplace_back(alike, StepPricer::seconds_of(pricer.layer(alike)));
+    known.back().second.device += pricer.gathering_seconds(works.weights(run, kind));
     return known.back().second;
   };
   StageParts parts;
@@ -657,6 +663,8 @@ StageParts stage_parts(const PlanRun& run, WorkCache& works, const Rates& rates)
     for (const LayerKind kind : model.mtp.layers) parts.end.add(seconds_of(kind, 0), depth);
   }
   parts.end.add(StepPricer::seconds_of(pricer.head(works.head(run))), 1 + depth);
+  parts.end.device += pricer.gathering_seconds(head_weights(run, false));
+  if (model.mtp.depth > 0) parts.end.device += pricer.gathering_seconds(mtp_weights(run, false));
   return parts;
 }
 

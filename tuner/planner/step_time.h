@@ -5,22 +5,18 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string_view>
-#include <tuple>
-#include <utility>
 #include <vector>
 
 #include "kernels/base/step_parts.h"
-#include "tuner/planner/layer_sizes.h"
-#include "tuner/planner/layer_work.h"
 #include "tuner/planner/rates.h"
 #include "tuner/planner/run.h"
+#include "tuner/planner/work_cache.h"
 
 namespace moetune::tuner::planner {
 
-/// Parts of the step time of the busiest stage.
+/// Parts of the step time of the slowest stage.
 enum class TimePart : uint8_t {
   products,   ///< dense products and the head
   experts,    ///< experts' products
@@ -80,24 +76,6 @@ struct TimeContext {
   double months = 0;
 };
 
-/// Works and parameters of layers, shared by runs of one model and recipe whose layers have the
-/// same sizes.
-class WorkCache {
- public:
-  const LayerWork& layer(const PlanRun& run, spec::LayerKind kind, int64_t window);
-  const LayerWork& head(const PlanRun& run);
-  const Weights& weights(const PlanRun& run, spec::LayerKind kind);
-
- private:
-  /// Sizes that determine a layer's work. Load and capacity are the same for all runs.
-  using Sizes = std::array<int32_t, 6>;
-  static Sizes sizes_key(const PlanRun& run);
-
-  std::map<std::tuple<Sizes, spec::LayerKind, int64_t>, LayerWork> layers_;
-  std::map<Sizes, LayerWork> heads_;
-  std::map<std::pair<Sizes, spec::LayerKind>, Weights> weights_;
-};
-
 /// A run whose work is known, to be priced at any rates.
 class PreparedStep {
  public:
@@ -118,8 +96,9 @@ class PreparedStep {
     int64_t window = 0;
     const LayerWork* work = nullptr;
   };
-  /// What a pipeline rank has.
+  /// What pipeline ranks have.
   struct Stage {
+    double num_ranks = 1;        ///< with the same
     std::vector<double> layers;  ///< of each kind of `alike`, those of multi-token prediction too
     double num_heads = 0;        ///< the model's and those of multi-token prediction
     Weights weights;
@@ -139,7 +118,7 @@ class PreparedStep {
   std::shared_ptr<WorkCache> own_;  ///< without a cache from the caller
   std::vector<Alike> alike_;
   const LayerWork* head_ = nullptr;
-  std::vector<Stage> stages_;
+  std::vector<Stage> stages_;  ///< the different ones
   /// With virtual stages that were set by hand: the different ones of each number.
   std::vector<std::vector<Part>> rounds_;
   bool is_split_by_hand_ = false;

@@ -10,6 +10,7 @@
 #include "tuner/planner/exchange.h"
 #include "tuner/planner/layer_sizes.h"
 #include "tuner/planner/layer_work.h"
+#include "tuner/planner/op_classes.h"
 #include "tuner/planner/priced_choices.h"
 
 namespace moetune::tuner::planner {
@@ -71,83 +72,11 @@ struct LayerTime {
   }
 };
 
-bool is_of_experts(Op op) {
-  switch (op) {
-    case Op::router:
-    case Op::router_gemm:
-    case Op::moe_preprocess:
-    case Op::permute:
-    case Op::permute_probs:
-    case Op::sort_rows:
-    case Op::sort_probs:
-    case Op::expert_act:
-    case Op::unsort_rows:
-    case Op::unpermute:
-    case Op::expand_experts:
-      return true;
-    default:
-      return false;
-  }
-}
-
-/// Whether a fused grouped MLP does it along with the products.
-bool is_in_fused_mlp(Op op) {
-  return op == Op::expert_act || op == Op::permute || op == Op::unpermute || op == Op::sort_rows ||
-         op == Op::unsort_rows;
-}
-
-/// Whether it brings rows into the order in which they are sent: DeepEP and HybridEP take them as
-/// they are.
-bool is_before_sending(Op op) {
-  return op == Op::permute || op == Op::permute_probs || op == Op::unpermute;
-}
-/// Whether it sorts received rows by expert: HybridEP's kernels do it along with the exchange.
-bool is_after_receiving(Op op) {
-  return op == Op::sort_rows || op == Op::sort_probs || op == Op::unsort_rows;
-}
-
 /// Parameter tensors of a layer: those of norms and projections, and two of each local expert.
 double parameter_tensors(const PlanRun& run, LayerKind kind) {
   constexpr double kOfLayer = 8;
   if (kind.feed_forward != FeedForward::moe) return kOfLayer;
   return kOfLayer + 2 * f64(run.model->num_experts) / run.knobs.ep;
-}
-
-/// Modules that have an operation computed again.
-spec::PlanRecomputeSet modules_of(Op op, FeedForward half) {
-  using M = PlanRecompute;
-  switch (op) {
-    case Op::core_attn:
-      return {M::core_attn};
-    case Op::attn_norm:
-      return {M::layernorm};
-    case Op::mlp_norm:
-      return half == FeedForward::moe ? spec::PlanRecomputeSet{M::layernorm}
-                                      : spec::PlanRecomputeSet{M::mlp};
-    case Op::expert_act:
-      return {M::moe_act, M::moe};
-    case Op::mla_q_up:
-    case Op::mla_kv_up:
-    case Op::mla_pack:
-      return {M::mla_up_proj};
-    case Op::gdn_norm:
-      return {M::gdn_norm_out};
-    case Op::mlp_fc1:
-    case Op::mlp_act:
-      return {M::mlp};
-    case Op::shared_fc1:
-    case Op::shared_act:
-      return {M::shared_experts, M::moe};
-    case Op::expert_fc1:
-    case Op::sort_rows:
-    case Op::permute:
-    case Op::router:
-    case Op::router_gemm:
-    case Op::dispatch:
-      return {M::moe};
-    default:
-      return {};
-  }
 }
 
 class StepPricer {
@@ -507,6 +436,30 @@ class StepPricer {
 base::NamedPart named(TimePart part) {
   const TimePartRow& row = kTimeParts[static_cast<size_t>(part)];
   return {&base::row_of(row.part), row.group};
+}
+
+WorkCache::Sizes WorkCache::sizes_key(const PlanRun& run) {
+  const PlanKnobs& k = run.knobs;
+  const bool is_gathered = k.cp_comm_type == spec::PlanCp::all_gather;
+  return {k.tp, k.cp, k.ep, k.etp, k.micro_batch_size, is_gathered ? 1 : 0};
+}
+
+const LayerWork& WorkCache::layer(const PlanRun& run, LayerKind kind, int64_t window) {
+  const auto [place, is_new] = layers_.try_emplace({sizes_key(run), kind, window});
+  if (is_new) place->second = layer_work(run, kind, window);
+  return place->second;
+}
+
+const LayerWork& WorkCache::head(const PlanRun& run) {
+  const auto [place, is_new] = heads_.try_emplace(sizes_key(run));
+  if (is_new) place->second = head_work(run);
+  return place->second;
+}
+
+const Weights& WorkCache::weights(const PlanRun& run, LayerKind kind) {
+  const auto [place, is_new] = weights_.try_emplace({sizes_key(run), kind});
+  if (is_new) place->second = layer_weights(run, kind);
+  return place->second;
 }
 
 PreparedStep::PreparedStep(const PlanRun& run) : run_(run), own_(std::make_shared<WorkCache>()) {

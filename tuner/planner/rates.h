@@ -2,6 +2,7 @@
 // says: few numbers, fitted to published runs. moetune calibrate fits them anew.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -60,6 +61,15 @@ struct Rates {
   double drift_dense = 0.005;
 };
 
+/// Months after 2026-06 of the first and the last release among the published runs that the shipped
+/// rates were fitted to: 2022-05 and 2026-08.
+inline constexpr double kFirstFittedMonth = -49;
+inline constexpr double kLastFittedMonth = 2;
+/// The nearest month of that span: nothing tells that releases get faster or slower beyond it.
+inline double fitted_month(double months) {
+  return std::clamp(months, kFirstFittedMonth, kLastFittedMonth);
+}
+
 /// A coefficient as calibration sees it.
 struct RateRow {
   std::string_view name;
@@ -71,6 +81,8 @@ struct RateRow {
 };
 std::span<const RateRow> rate_table();
 
+/// The data sheet's FLOP/s of the narrowest type that the recipe computes in.
+double peak_flops_per_s(const spec::HardwareSpec& hardware, spec::PrecisionRecipe recipe);
 /// FLOP/s that GEMMs reach in that recipe on that machine: their peak times the share of it.
 double product_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware,
                            spec::PrecisionRecipe recipe);

@@ -85,7 +85,8 @@ class StepPricer {
       : run_(run), k_(run.knobs), hw_(*run.hardware), rates_(rates) {
     revision_ = is_later_revision(hw_) ? rates.later_revision : 1;
     const bool is_moe = run.model->num_experts > 0;
-    drift_ = std::exp(-(is_moe ? rates.drift_moe : rates.drift_dense) * context.months);
+    const double drift = is_moe ? rates.drift_moe : rates.drift_dense;
+    drift_ = std::exp(-drift * fitted_month(context.months));
   }
 
   LayerTime layer(const PreparedStep::Alike& alike) const {

@@ -76,7 +76,8 @@ struct StageParts {
 
 /// Facts about a run that its configuration does not state.
 struct TimeContext {
-  /// Months from 2026-06, which the rates describe, to the release of the run's software.
+  /// Months from 2026-06, which the rates describe, to the release of the run's software. Beyond
+  /// the span of fitted_month nothing changes.
   double months = 0;
 };
 

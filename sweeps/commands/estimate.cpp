@@ -90,6 +90,13 @@ void print_rows(const json& document) {
     }
     std::cout << '\n';
   }
+  const json& all_pairs = summary["order_of_all_pairs"];
+  if (all_pairs["tau"].is_number()) {
+    std::cout << fmt::format(
+        "order of all pairs, of other sequence lengths and within noise, too: Kendall's tau {:.2f} "
+        "in {} groups\n",
+        all_pairs["tau"].get<double>(), all_pairs["num_groups"].get<int>());
+  }
 }
 
 int estimate_one(const CommandOptions& options, const Calibration& calibration) {

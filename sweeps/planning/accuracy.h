@@ -19,16 +19,23 @@ class Accuracy {
   /// Counts, errors of memory and throughput (ratios: predicted / published - 1; of throughput the
   /// absolute logarithm), and Kendall's tau in groups of like rows: of all pairs, of those whose
   /// configurations differ, and of each group. No prediction orders runs that state the same
-  /// configuration.
+  /// configuration. Twice: in `order_of_all_pairs` rows are alike in model, machine, software,
+  /// routing and precision, and every pair of them counts; in `order` they have sequences of one
+  /// length, too, and pairs count whose figures are further apart than the noise of one run.
   [[nodiscard]] nlohmann::json summary() const;
 
  private:
+  /// The figure of one run, predicted and published.
   struct Pair {
     std::string id;
     double predicted = 0;
     double published = 0;
     std::string configuration;  ///< everything that the prediction depends on
   };
+
+  /// Of pairs whose published figures are further apart than `noise`, a logarithm.
+  static nlohmann::json order_of(const std::map<std::string, std::vector<Pair>>& groups,
+                                 double noise);
 
   int num_rows_ = 0;
   int num_supported_ = 0;
@@ -38,7 +45,8 @@ class Accuracy {
   int num_called_impossible_ = 0;  ///< runs that ran although predicted to be out of memory
   std::vector<double> memory_errors_;
   std::vector<double> time_errors_;
-  std::map<std::string, std::vector<Pair>> groups_;
+  std::map<std::string, std::vector<Pair>> groups_;          ///< by PublishedRow::group
+  std::map<std::string, std::vector<Pair>> of_same_length_;  ///< and by the length of sequences
   std::map<std::string, std::vector<double>> time_by_family_;
   std::map<std::string, std::vector<double>> memory_by_family_;
 };

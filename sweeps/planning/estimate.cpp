@@ -3,8 +3,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <exception>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "profiler/analysis/stats.h"
 #include "sweeps/planning/accuracy.h"
@@ -50,6 +51,16 @@ Interval inverse(double numerator, const Interval& interval) {
   return {numerator / interval.value, numerator / interval.high, numerator / interval.low};
 }
 
+Interval at_most(const Interval& interval, double most) {
+  return {std::min(interval.value, most), std::min(interval.low, most),
+          std::min(interval.high, most)};
+}
+
+/// Of the FLOPs that are counted for a token those that are done: frozen weights have no gradients.
+double done_share(const planner::PlanRun& run) {
+  return run.knobs.task == spec::TrainingTask::lora ? 2.0 / 3 : 1.0;
+}
+
 /// The largest load, to a hundredth, with which the run fits; 0 where it does not even balanced.
 double load_that_fits(const planner::PlanRun& run) {
   const auto capacity = static_cast<double>(run.hardware->memory_bytes);
@@ -85,6 +96,17 @@ bool is_calibrated_for(const Calibration& calibration, const planner::PlanRun& r
   });
 }
 
+EstimateContext context_of(const PublishedRow& row) {
+  EstimateContext context;
+  context.months = row.months;
+  context.num_unknown = row.num_unknown;
+  context.is_load_stated = row.routing != "natural";
+  context.leaner = row.leaner;
+  context.gflop_per_token = row.gflop_per_token;
+  context.stage = row.memory_stage;
+  return context;
+}
+
 }  // namespace
 
 std::span<const MemoryTerm> memory_terms() { return kMemoryTerms; }
@@ -115,27 +137,34 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
                              pool + planner::reserved_bytes(estimate.allocated_bytes.high)};
   const auto capacity = static_cast<double>(run.hardware->memory_bytes);
   const double worst = estimate.memory.peak_bytes();
-  // What is predicted above the capacity never fits. What is not stated may well be chosen so that
-  // it does: then it is not impossible either.
+  // What is predicted above the capacity never fits. What is not stated may be chosen so that it
+  // does: impossible is only what no such choice brings below.
   if (capacity > 0 && planner::device_bytes(worst) > capacity) {
-    const bool is_certain = !context.is_memory_open && worst * kMemoryLeast > capacity;
-    estimate.verdict = is_certain ? Verdict::oom : Verdict::tight;
+    double least = worst;
+    for (const planner::PlanRun& other : context.leaner) {
+      least = std::min(least, planner::predict_memory(other).peak_bytes());
+    }
+    estimate.verdict = least * kMemoryLeast > capacity ? Verdict::oom : Verdict::tight;
   }
   estimate.load_that_fits = load_that_fits(run);
   estimate.step = planner::predict_step(run, calibration.rates, {context.months});
-  const double seconds = estimate.step.seconds;
-  const bool is_calibrated = is_calibrated_for(calibration, run);
-  const double spread =
-      (context.num_unknown > 0 ? kTimeUnknown : kTimeKnown) + (is_calibrated ? 0 : kTimeUnseen);
-  estimate.step_seconds = {seconds, seconds * std::exp(-spread), seconds * std::exp(spread)};
   const double tokens = static_cast<double>(run.global_batch_size) *
                         static_cast<double>(run.seq_length) /
                         static_cast<double>(run.knobs.world_size());
+  const double counted = run.model->training_flops_per_token(run.seq_length);
+  // Neither rates nor an interval make a device faster than its data sheet.
+  const double peak = planner::peak_flops_per_s(*run.hardware, run.knobs.precision);
+  const double least_seconds = peak > 0 ? tokens * done_share(run) * counted / peak : 0;
+  const double seconds = std::max(estimate.step.seconds, least_seconds);
+  const bool is_calibrated = is_calibrated_for(calibration, run);
+  const double spread =
+      (context.num_unknown > 0 ? kTimeUnknown : kTimeKnown) + (is_calibrated ? 0 : kTimeUnseen);
+  estimate.step_seconds = {seconds, std::max(seconds * std::exp(-spread), least_seconds),
+                           seconds * std::exp(spread)};
   estimate.tokens_per_s = inverse(tokens, estimate.step_seconds);
-  const double gflop = context.gflop_per_token > 0
-                           ? context.gflop_per_token
-                           : run.model->training_flops_per_token(run.seq_length) / 1e9;
+  const double gflop = context.gflop_per_token > 0 ? context.gflop_per_token : counted / 1e9;
   estimate.tflops = scaled(estimate.tokens_per_s, gflop / 1e3);
+  if (peak > 0) estimate.tflops = at_most(estimate.tflops, peak / 1e12);
   estimate.grade = is_calibrated ? "calibrated" : "analytic";
   return estimate;
 }
@@ -182,21 +211,21 @@ json estimate_rows(const std::vector<PublishedRow>& rows, const Calibration& cal
   json document = {{"rows", json::array()}};
   Accuracy accuracy;
   for (const PublishedRow& row : rows) {
-    json entry = {{"id", row.id}, {"supported", row.reason.empty()}, {"reason", nullptr}};
-    if (!row.reason.empty()) entry["reason"] = row.reason;
-    if (row.reason.empty()) {
-      EstimateContext context;
-      context.months = row.months;
-      context.num_unknown = row.num_unknown;
-      context.is_load_stated = row.routing != "natural";
-      context.is_memory_open = row.is_memory_open;
-      context.gflop_per_token = row.gflop_per_token;
-      context.stage = row.memory_stage;
-      const RunEstimate estimate = estimate_run(row.run, calibration, context);
-      entry.update(to_json(estimate));
+    std::string reason = row.reason;
+    std::optional<RunEstimate> estimate;
+    // No row takes the others along.
+    try {
+      if (reason.empty()) estimate = estimate_run(row.run, calibration, context_of(row));
+    } catch (const std::exception& error) {
+      reason = error.what();
+    }
+    json entry = {{"id", row.id}, {"supported", estimate.has_value()}, {"reason", nullptr}};
+    if (estimate) {
+      entry.update(to_json(*estimate));
       entry["assumed"] = row.assumed;
-      accuracy.add(row, estimate);
+      accuracy.add(row, *estimate);
     } else {
+      entry["reason"] = reason;
       accuracy.add_unsupported(row);
     }
     const auto put = [&](const char* key, const std::optional<double>& value) {

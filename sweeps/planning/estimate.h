@@ -39,11 +39,13 @@ struct RunEstimate {
 /// What is known beside the run.
 struct EstimateContext {
   double months = 0;
-  int num_unknown = 0;          ///< knobs that the source does not state
-  int stage = -1;               ///< pipeline stage to report; -1: the one with the largest peak
-  bool is_load_stated = true;   ///< false: widen the memory interval, routing is unknown
-  bool is_memory_open = false;  ///< unstated knobs may lower the memory
-  double gflop_per_token = 0;   ///< by the source's own count; 0: training_flops_per_token
+  int num_unknown = 0;         ///< knobs that the source does not state
+  int stage = -1;              ///< pipeline stage to report; -1: the one with the largest peak
+  bool is_load_stated = true;  ///< false: widen the memory interval, routing is unknown
+  double gflop_per_token = 0;  ///< by the source's own count; 0: training_flops_per_token
+  /// The run with the leanest of what its source leaves open, in several ways; none: it leaves
+  /// nothing open that memory depends on.
+  std::span<const tuner::planner::PlanRun> leaner;
 };
 
 RunEstimate estimate_run(const tuner::planner::PlanRun& run, const Calibration& calibration,

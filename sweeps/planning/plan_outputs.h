@@ -21,8 +21,8 @@ inline constexpr OutputKey kEstimateOfRun[] = {
     {"memory_moment", "text", "", "When the peak is."},
     {"memory_parts_bytes.*", "integer", "bytes", "What it is made of."},
     {"verdict", "text", "",
-     "fits; tight: above the device's memory, by no more than the interval and what is not stated "
-     "leave open; oom."},
+     "fits; tight: above the device's memory, but the low end is below, or is with the leanest of "
+     "what a row does not state; oom: not even that."},
     {"load_that_fits", "number", "ratio",
      "Rows of the busiest rank's experts over their share up to which it fits; 0: not at all."},
     {"step_time_ns", "integer", "ns", "Time of a step."},
@@ -60,6 +60,27 @@ inline constexpr SharedKeys kErrorSet = {
     "the logarithm of predicted / published.",
     kErrorSetKeys};
 
+inline constexpr OutputKey kOrderKeys[] = {
+    {"num_groups", "integer", "", "Groups of like rows with a pair to compare."},
+    {"num_right", "integer", "", "Pairs of a group whose order is predicted."},
+    {"num_wrong", "integer", "", "Pairs whose order is predicted the other way round."},
+    {"num_tied", "integer", "", "Pairs that are predicted to be alike."},
+    {"num_of_same_configuration", "integer", "",
+     "Of those, pairs that state the same configuration."},
+    {"tau", "number or null", "",
+     "Kendall's: right less wrong over all pairs; null: there are none."},
+    {"tau_of_different", "number or null", "", "The same without pairs of the same configuration."},
+    {"groups[].rows[]", "list of texts", "", "Ids of a group of like rows."},
+    {"groups[].num_pairs", "integer", "", "Its pairs."},
+    {"groups[].tau", "number", "", "Kendall's tau of them."},
+};
+inline constexpr SharedKeys kOrder = {
+    "An order of like rows",
+    "Throughput of rows that are equal in model, machine, software, routing and precision: is the "
+    "faster of two predicted to be the faster? `order_of_all_pairs` counts every pair. `order` "
+    "counts those of one sequence length whose published figures are more than 2 % apart.",
+    kOrderKeys};
+
 inline constexpr OutputKey kKnobGainKeys[] = {
     {"knob", "text", "", "What is changed."},
     {"from", "text", "", "Its value before."},
@@ -80,12 +101,14 @@ inline constexpr OutputKey kEstimateKeys[] = {
     {"rows[].worst_rank", "integer", "", "Of a SPEC: the rank whose memory this is."},
     {"rows[].published_tflops_per_gpu", "number or null", "TFLOP/s",
      "--rows: as the row states it."},
-    {"rows[].published_tokens_per_s_per_gpu", "number or null", "tokens/s", "The same."},
-    {"rows[].published_step_time_ns", "number or null", "ns", "The same."},
+    {"rows[].published_tokens_per_s_per_gpu", "number or null", "tokens/s",
+     "The same, or what follows from its step time or its TFLOP/s."},
+    {"rows[].published_step_time_ns", "number or null", "ns", "As the row states it."},
     {"rows[].published_peak_allocated_bytes", "number or null", "bytes", "The same."},
     {"rows[].published_peak_reserved_bytes", "number or null", "bytes", "The same."},
     {"rows[].assumed[]", "list of texts", "",
-     "--rows: what the row leaves open, and how it was priced."},
+     "--rows: what the row leaves open and how it was priced, and rules of Megatron-Core that it "
+     "breaks."},
     {"rows[].knobs.*", "any", "", "--run, SPEC: the configuration as it was understood."},
     {"rows[].notes[]", "list of texts", "", "--run: what was understood only in part."},
     {"rows[].not_priced_settings[]", "list of texts", "",
@@ -100,24 +123,11 @@ inline constexpr OutputKey kEstimateKeys[] = {
     {"summary.num_priceable_supported", "integer", "", "Of those, that could be priced."},
     {"summary.num_tight", "integer", "", "With the verdict tight."},
     {"summary.num_running_called_oom", "integer", "", "That ran, and have the verdict oom."},
-    {"summary.order.num_groups", "integer", "", "Groups of like rows with a pair to compare."},
-    {"summary.order.num_right", "integer", "",
-     "Pairs of a group, more than 2 % apart, whose order is predicted."},
-    {"summary.order.num_wrong", "integer", "",
-     "Pairs whose order is predicted the other way round."},
-    {"summary.order.num_tied", "integer", "", "Pairs that are predicted to be alike."},
-    {"summary.order.num_of_same_configuration", "integer", "",
-     "Of those, pairs that state the same configuration."},
-    {"summary.order.tau", "number or null", "",
-     "Kendall's: right less wrong over all pairs; null: there are none."},
-    {"summary.order.tau_of_different", "number or null", "",
-     "The same without pairs of the same configuration."},
-    {"summary.order.groups[].rows[]", "list of texts", "", "Ids of a group of like rows."},
-    {"summary.order.groups[].num_pairs", "integer", "", "Its pairs more than 2 % apart."},
-    {"summary.order.groups[].tau", "number", "", "Kendall's tau of them."},
 };
 inline constexpr OutputPart kEstimateParts[] = {
     {"rows[].", &kEstimate},
+    {"summary.order.", &kOrder},
+    {"summary.order_of_all_pairs.", &kOrder},
     {"summary.memory_error_ratio.", &kErrorSet},
     {"summary.throughput_log_error.", &kErrorSet},
     {"summary.memory_error_ratio_by_family.*.", &kErrorSet},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -14,6 +15,8 @@
 #include "sweeps/planning/flops_accounting.h"
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/release_defaults.h"
+#include "sweeps/planning/row_checks.h"
+#include "sweeps/planning/row_completion.h"
 #include "sweeps/planning/row_reader.h"
 #include "sweeps/planning/row_words.h"
 #include "sweeps/planning/token_limit.h"
@@ -297,8 +300,6 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
   read_optimizer(row, knobs, assumed);
   read_sharding(row, knobs, assumed);
   apply_release_defaults(row, result);
-  result.is_memory_open = !row.has("recompute") || !row.has("fsdp") ||
-                          is_assumed(row, "optimizer") || !row.has("activation_offload");
   if (row.has("recompute")) {
     knobs.recompute = {};
     read_recompute(row, knobs, assumed);
@@ -490,11 +491,14 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     read_memory_rank(row, result);
     read_accounting(row, result);
     read_load(row, result);
-    result.group = fmt::format("{}|{}|{}|{}|{}|{}", model.dump(), result.hardware_name,
+    check_run_of_row(row, result);
+    tell_date(row, result);
+    complete_throughput(row, result);
+    result.leaner = leaner_runs(row, result.run, is_assumed(row, "optimizer"));
+    result.group = fmt::format("{}|{}|{}|{}|{}", model.dump(), result.hardware_name,
                                spec::name_of(result.run.knobs.precision),
-                               row.object("software").document().dump(), result.routing,
-                               result.run.seq_length);
-  } catch (const base::UsageError& error) {
+                               row.object("software").document().dump(), result.routing);
+  } catch (const std::exception& error) {  // no row takes the others along
     result.reason = error.what();
   }
   return result;

@@ -34,8 +34,9 @@ struct PublishedRow {
   std::vector<std::string>
       assumed;          ///< what the row leaves open and how it was priced, a line each
   int num_unknown = 0;  ///< unstated knobs that change the figure
-  /// An unstated knob changes memory: then no run is called impossible.
-  bool is_memory_open = false;
+  /// The run with the leanest of what is not stated, in several ways: it is impossible only where
+  /// none of them fits.
+  std::vector<tuner::planner::PlanRun> leaner;
 
   int memory_stage = -1;           ///< pipeline stage whose memory is stated; -1: worst rank
   bool is_for_memory = false;      ///< states what is needed to price the figure
@@ -45,13 +46,13 @@ struct PublishedRow {
   std::optional<StatedFigure> allocated_bytes;
   std::optional<double> reserved_bytes;
   std::optional<double> tflops;
-  std::optional<double> tokens_per_s;
+  std::optional<double> tokens_per_s;  ///< stated, or by the step's time or TFLOP/s
   std::optional<double> step_seconds;
   /// GFLOP per token as the source counts them; 0: the usual way.
   double gflop_per_token = 0;
   std::string accounting;  ///< how the source counts; empty: the usual way
   std::string source;      ///< document and place
-  std::string group;       ///< the same for rows that differ only in layout and knobs
+  std::string group;  ///< the same for rows of one model, machine, software, routing, precision
 };
 
 /// Returns all rows; those that cannot be priced have a reason. Throws base::UsageError if the

@@ -25,18 +25,21 @@ inline constexpr OutputKey kRowKeys[] = {
     {"seq_length", "integer", "tokens", "Of a sequence. Required."},
     {"global_batch_size", "integer", "",
      "Sequences of a step; absent: micro_batch_size x dp x num_microbatches."},
-    {"num_microbatches", "integer", "", "Micro-batches of a step; absent: 1."},
+    {"num_microbatches", "integer", "",
+     "Micro-batches of a step; absent: 1. Has to agree with global_batch_size."},
     {"micro_batch_size", "integer", "", "Sequences. Required."},
     {"software", "object", "", "What trained."},
     {"software.name", "text", "",
      "Of Megatron-Bridge what a row leaves open is as its recipes of that date have it."},
     {"software.date", "text", "",
-     "Of the release: 2026-08-22, 2026-08 or 2026, of which the middle counts; absent: 2026-06."},
+     "Of the release: 2026-08-22, 2026-08 or 2026, of which the middle counts; absent: 2026-06. "
+     "Before 2022-05 and after 2026-08 the nearest of the two counts."},
     {"tp", "integer", "", "Tensor-parallel ranks. Required."},
     {"cp", "integer", "", "Context-parallel ranks. Required."},
     {"pp", "integer", "", "Pipeline stages. Required."},
     {"dp", "integer", "", "Replicas; absent: what tp, cp and pp leave of world_size."},
-    {"vpp", "integer", "", "Virtual stages of each pipeline rank; absent: 1."},
+    {"vpp", "integer", "",
+     "Virtual stages of each pipeline rank; absent: 1. Has to agree with pipeline_layout."},
     {"ep", "integer", "", "Expert-parallel ranks. Required where the model has experts."},
     {"etp", "integer", "", "Tensor-parallel ranks of experts; absent: 1."},
     {"pipeline_layout", "text", "", "Stages written by hand, as in Megatron-LM."},
@@ -70,13 +73,15 @@ inline constexpr OutputKey kRowKeys[] = {
     {"optimizer.main_params_dtype", "text", "", "The same."},
     {"optimizer.main_grads_dtype", "text", "", "The same; not read where `assumed` has optimizer."},
     {"optimizer.params_dtype", "text", "", "The same; absent: bf16."},
-    {"optimizer.offload_fraction", "number", "ratio", "Of its state, on the host; absent: 0."},
+    {"optimizer.offload_fraction", "number", "ratio",
+     "Of its state, on the host, from 0 to 1; absent: 0."},
     {"routing", "text", "", "forced_balance, natural or unknown."},
     {"imbalance", "number", "ratio",
-     "Rows of the busiest rank's experts over their share; absent: 1.2 where routing is natural, "
-     "else 1."},
+     "Rows of the busiest rank's experts over their share, at least 1; absent: 1.2 where routing "
+     "is "
+     "natural, else 1."},
     {"assumed", "list of objects", "", "What the row's maker has filled in."},
-    {"assumed[].field", "text", "", "The key: of optimizer, memory then counts as open."},
+    {"assumed[].field", "text", "", "The key: what then stands in optimizer is open."},
     {"other_knobs", "object", "",
      "What the source sets beside these. With a dash in any key it is a command line. Those from "
      "overlap_moe_expert_parallel_comm down to cuda_graph_warmup_steps may be written with "
@@ -118,7 +123,9 @@ inline constexpr OutputKey kRowKeys[] = {
     {"flops_accounting", "text", "",
      "How it counts them: gpt-oss before container 26.06, lora (two thirds) or core not halved, "
      "several by semicolons; absent: as Megatron-LM."},
-    {"tokens_per_s_per_gpu", "number", "tokens/s", "Of one device; rates are fitted to this."},
+    {"tokens_per_s_per_gpu", "number", "tokens/s",
+     "Of one device; rates are fitted to this. Absent: by step_time_s and the batch, else by "
+     "tflops_per_gpu."},
     {"step_time_s", "number", "s", "Of a step."},
     {"derived", "object", "", "What follows from other figures of the source."},
     {"derived.tokens_per_s_per_gpu", "number", "tokens/s", "Where it is not stated."},

@@ -2,12 +2,15 @@
 // estimate is for.
 #include "sweeps/planning/estimate.h"
 
+#include <algorithm>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <utility>
 
 #include "kernels/base/error.h"
+#include "sweeps/planning/accuracy.h"
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/named_files.h"
 #include "sweeps/planning/row_files.h"
@@ -47,7 +50,7 @@ BOOST_AUTO_TEST_CASE(what_is_above_the_memory_does_not_fit) {
   for (const PublishedRow& row :
        load_rows(std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/published/rows.json")) {
     EstimateContext context;
-    context.is_memory_open = row.is_memory_open;
+    context.leaner = row.leaner;
     const RunEstimate estimate = estimate_run(row.run, default_calibration(), context);
     const bool is_above = tuner::planner::device_bytes(estimate.memory.peak_bytes()) >
                           static_cast<double>(row.hardware->memory_bytes);
@@ -58,16 +61,21 @@ BOOST_AUTO_TEST_CASE(what_is_above_the_memory_does_not_fit) {
   BOOST_TEST(num_above > 0);
 }
 
-// The same run with more and less memory: what is predicted, and what it cannot be below.
+// The same run with more and less memory: what is predicted, and what it cannot be below. Without
+// any recomputation nine tenths of the peak are the run's own, with it and FSDP far less.
 BOOST_AUTO_TEST_CASE(between_fits_and_impossible_is_tight) {
   SmallRun small("h100-80g", 8);
   const double peak = estimate_run(small.run, default_calibration(), {}).memory.peak_bytes();
   spec::HardwareSpec hardware = *small.hardware;
   small.run.hardware = &hardware;
+  std::vector<tuner::planner::PlanRun> leaner(2, small.run);
+  leaner[0].knobs.recompute = {spec::PlanRecompute::full};
+  leaner[1].knobs.recompute = {spec::PlanRecompute::full};
+  leaner[1].knobs.fsdp = spec::Fsdp::megatron;
   const auto verdict_with = [&](double bytes, bool is_open) {
     hardware.memory_bytes = static_cast<int64_t>(bytes);
     EstimateContext context;
-    context.is_memory_open = is_open;
+    if (is_open) context.leaner = leaner;
     return estimate_run(small.run, default_calibration(), context).verdict;
   };
   const double needed = tuner::planner::device_bytes(peak);
@@ -75,9 +83,51 @@ BOOST_AUTO_TEST_CASE(between_fits_and_impossible_is_tight) {
   BOOST_TEST((verdict_with(0.999 * needed, false) == Verdict::tight));
   BOOST_TEST((verdict_with(0.92 * peak, false) == Verdict::tight));
   BOOST_TEST((verdict_with(0.90 * peak, false) == Verdict::oom));
-  // What the run does not state may be chosen so that it fits.
+  // What the run does not state may be chosen so that it fits, but not so that anything does.
   BOOST_TEST((verdict_with(0.999 * needed, true) == Verdict::tight));
+  double least = peak;
+  for (const tuner::planner::PlanRun& run : leaner) {
+    least = std::min(least, tuner::planner::predict_memory(run).peak_bytes());
+  }
+  BOOST_TEST(least < 0.5 * peak);
   BOOST_TEST((verdict_with(0.5 * peak, true) == Verdict::tight));
+  BOOST_TEST((verdict_with(0.91 * least, true) == Verdict::tight));
+  BOOST_TEST((verdict_with(0.90 * least, true) == Verdict::oom));
+}
+
+// Neither rates nor intervals exceed the data sheet: 989.4 TFLOP/s in 16 bits, twice that in FP8.
+BOOST_AUTO_TEST_CASE(no_rates_make_a_device_faster_than_its_peak) {
+  Calibration calibration = default_calibration();
+  calibration.rates.drift_dense = 10;
+  EstimateContext context;
+  context.months = 2;
+  const auto within = boost::test_tools::tolerance(1e-6);
+  SmallRun small("h100-80g", 8);
+  for (const auto& [precision, peak] : {std::pair{spec::PrecisionRecipe::bf16, 989.4},
+                                        {spec::PrecisionRecipe::fp8_current, 1978.9}}) {
+    small.run.knobs.precision = precision;
+    const RunEstimate estimate = estimate_run(small.run, calibration, context);
+    BOOST_TEST(estimate.tflops.value == peak, within);
+    BOOST_TEST(estimate.tflops.high == peak, within);
+    BOOST_TEST(estimate.tflops.low < peak);
+    // A source that counts more FLOPs gets no more either.
+    context.gflop_per_token = 1e6;
+    BOOST_TEST(estimate_run(small.run, calibration, context).tflops.high == peak, within);
+    context.gflop_per_token = 0;
+  }
+}
+
+BOOST_AUTO_TEST_CASE(dates_beyond_the_fitted_ones_change_nothing) {
+  const SmallRun small("h100-80g", 8);
+  const auto seconds_at = [&](double months) {
+    EstimateContext context;
+    context.months = months;
+    return estimate_run(small.run, default_calibration(), context).step_seconds.value;
+  };
+  BOOST_TEST(seconds_at(883) == seconds_at(2));     // 2100-01, 2026-08
+  BOOST_TEST(seconds_at(-132) == seconds_at(-49));  // 2015-06, 2022-05
+  BOOST_TEST(seconds_at(1) > seconds_at(2));
+  BOOST_TEST(seconds_at(-48) < seconds_at(-49));
 }
 
 BOOST_AUTO_TEST_CASE(only_what_runs_were_seen_of_is_calibrated) {
@@ -113,6 +163,43 @@ BOOST_AUTO_TEST_CASE(groups_of_like_rows_are_named) {
   }
   BOOST_TEST(num_pairs == order["num_right"].get<int>() + order["num_wrong"].get<int>() +
                               order["num_tied"].get<int>());
+}
+
+// Of three like runs two are 1 % apart and predicted the other way round; the third has longer
+// sequences.
+BOOST_AUTO_TEST_CASE(order_is_told_with_and_without_noise) {
+  Accuracy accuracy;
+  const auto add = [&](int64_t seq_length, double published, double predicted) {
+    PublishedRow row;
+    row.id = "like-" + std::to_string(seq_length);
+    row.group = "like";
+    row.is_for_throughput = true;
+    row.run.seq_length = seq_length;
+    row.run.global_batch_size = static_cast<int64_t>(published);  // tells configurations apart
+    row.tokens_per_s = published;
+    RunEstimate estimate;
+    estimate.tokens_per_s.value = predicted;
+    accuracy.add(row, estimate);
+  };
+  add(4096, 100, 100);
+  add(4096, 101, 90);
+  add(8192, 50, 40);
+  const auto within = boost::test_tools::tolerance(1e-9);
+  const json first = accuracy.summary();
+  BOOST_TEST(first["order"]["num_groups"] == 0);
+  BOOST_TEST(first["order"]["tau"].is_null());
+  const json& all = first["order_of_all_pairs"];
+  BOOST_TEST(all["num_right"] == 2);
+  BOOST_TEST(all["num_wrong"] == 1);
+  BOOST_TEST(all["tau"].get<double>() == 1.0 / 3, within);
+  BOOST_TEST(all["groups"][0]["num_pairs"] == 3);
+  // 3 % apart, and right.
+  add(8192, 51.5, 41);
+  const json second = accuracy.summary();
+  BOOST_TEST(second["order"]["num_right"] == 1);
+  BOOST_TEST(second["order"]["tau"].get<double>() == 1, within);
+  BOOST_TEST(second["order_of_all_pairs"]["num_right"] == 5);
+  BOOST_TEST(second["order_of_all_pairs"]["tau"].get<double>() == 4.0 / 6, within);
 }
 
 struct Refused {

@@ -35,6 +35,8 @@ bool batch_divides(Run run) {
   return divides(int64_t{run.knobs.micro_batch_size} * run.knobs.dp, run.global_batch_size);
 }
 
+constexpr RuleOf kAnyEngine = RuleOf::any_engine;
+
 constexpr PlanRule kRules[] = {
     {"world_size",
      [](Run run) {
@@ -45,7 +47,8 @@ constexpr PlanRule kRules[] = {
        const PlanKnobs& k = run.knobs;
        return fmt::format("tp {} x cp {} x dp {} x pp {} does not make the {} devices", k.tp, k.cp,
                           k.dp, k.pp, run.hardware->num_devices());
-     }},
+     },
+     kAnyEngine},
     {"tp_divides_heads",
      [](Run run) {
        const int64_t heads = run.model->num_heads;
@@ -54,7 +57,8 @@ constexpr PlanRule kRules[] = {
      [](Run run) {
        return fmt::format("tp {} does not divide the {} attention heads", run.knobs.tp,
                           run.model->num_heads);
-     }},
+     },
+     kAnyEngine},
     {"tp_within_groups",
      [](Run run) {
        const int64_t groups = run.model->num_kv_heads;
@@ -64,7 +68,8 @@ constexpr PlanRule kRules[] = {
      [](Run run) {
        return fmt::format("tp {} neither divides the {} key-value groups nor is a multiple",
                           run.knobs.tp, run.model->num_kv_heads);
-     }},
+     },
+     kAnyEngine},
     {"tp_divides_widths",
      [](Run run) {
        return divides(run.knobs.tp, run.model->hidden_size) &&
@@ -73,7 +78,8 @@ constexpr PlanRule kRules[] = {
      },
      [](Run run) {
        return fmt::format("tp {} does not divide the widths of the model", run.knobs.tp);
-     }},
+     },
+     kAnyEngine},
     {"pp_within_layers",
      [](Run run) {
        return !run.stages.empty() || int64_t{run.knobs.pp} * run.knobs.vpp <= run.model->num_layers;
@@ -81,7 +87,8 @@ constexpr PlanRule kRules[] = {
      [](Run run) {
        return fmt::format("pp {} x vpp {} are more stages than the model's {} layers", run.knobs.pp,
                           run.knobs.vpp, run.model->num_layers);
-     }},
+     },
+     kAnyEngine},
     {"vpp_needs_pp", [](Run run) { return run.knobs.vpp == 1 || run.knobs.pp > 1; },
      [](Run run) { return fmt::format("vpp {} without pipeline stages", run.knobs.vpp); }},
     {"stages_hold_layers",
@@ -97,7 +104,8 @@ constexpr PlanRule kRules[] = {
            "in the last",
            run.model->num_layers, run.knobs.first_stage_layers, run.knobs.pp, run.knobs.vpp,
            run.knobs.last_stage_layers);
-     }},
+     },
+     kAnyEngine},
     {"cp_divides_sequence",
      [](Run run) {
        return run.knobs.cp == 1 || divides(2 * int64_t{run.knobs.cp}, run.seq_length);
@@ -105,7 +113,8 @@ constexpr PlanRule kRules[] = {
      [](Run run) {
        return fmt::format("2 x cp {} does not divide the sequence of {}", run.knobs.cp,
                           run.seq_length);
-     }},
+     },
+     kAnyEngine},
     {"cp_divides_heads",
      [](Run run) {
        const spec::PlanKnobs& k = run.knobs;
@@ -117,13 +126,15 @@ constexpr PlanRule kRules[] = {
            "cp_comm_type a2a: tp {} x cp {} does not divide the {} heads and {} "
            "key-value groups",
            run.knobs.tp, run.knobs.cp, run.model->num_heads, run.model->num_kv_heads);
-     }},
+     },
+     kAnyEngine},
     {"tp_divides_tokens",
      [](Run run) { return divides(run.knobs.tp, run.seq_length / run.knobs.cp); },
      [](Run run) {
        return fmt::format("tp {} does not divide the {} tokens of a context-parallel rank",
                           run.knobs.tp, run.seq_length / run.knobs.cp);
-     }},
+     },
+     kAnyEngine},
     {"ep_divides_experts",
      [](Run run) {
        return has_experts(run) ? divides(run.knobs.ep, run.model->num_experts) : run.knobs.ep == 1;
@@ -131,7 +142,8 @@ constexpr PlanRule kRules[] = {
      [](Run run) {
        return fmt::format("ep {} does not divide the {} experts", run.knobs.ep,
                           run.model->num_experts);
-     }},
+     },
+     kAnyEngine},
     {"etp_divides_width",
      [](Run run) {
        return has_experts(run) ? divides(run.knobs.etp, run.model->moe_ffn_size)
@@ -140,7 +152,8 @@ constexpr PlanRule kRules[] = {
      [](Run run) {
        return fmt::format("etp {} does not divide the experts' width {}", run.knobs.etp,
                           run.model->moe_ffn_size);
-     }},
+     },
+     kAnyEngine},
     {"ep_divides_plane",
      [](Run run) {
        const PlanKnobs& k = run.knobs;
@@ -150,12 +163,14 @@ constexpr PlanRule kRules[] = {
        const PlanKnobs& k = run.knobs;
        return fmt::format("ep {} x etp {} does not divide the {} ranks of a pipeline stage", k.ep,
                           k.etp, k.stage_ranks());
-     }},
+     },
+     kAnyEngine},
     {"batch_divides", batch_divides,
      [](Run run) {
        return fmt::format("micro-batch {} x dp {} does not divide the global batch of {}",
                           run.knobs.micro_batch_size, run.knobs.dp, run.global_batch_size);
-     }},
+     },
+     kAnyEngine},
     {"vpp_divides_micro_batches",
      [](Run run) {
        return num_virtual_stages(run) == 1 || divides(run.knobs.pp, num_micro_batches(run));
@@ -260,7 +275,8 @@ constexpr PlanRule kRules[] = {
      [](Run run) {
        return fmt::format("tp {} does not divide the {} groups and {} heads of Mamba", run.knobs.tp,
                           run.model->mamba.num_groups, run.model->mamba.num_heads);
-     }},
+     },
+     kAnyEngine},
     {"ranks_divide_gdn",
      [](Run run) {
        const int64_t ranks = int64_t{run.knobs.tp} * run.knobs.cp;
@@ -272,7 +288,8 @@ constexpr PlanRule kRules[] = {
            "tp {} x cp {} does not divide the {} key and {} value heads of Gated DeltaNet",
            run.knobs.tp, run.knobs.cp, run.model->gdn.num_key_heads,
            run.model->gdn.num_value_heads);
-     }},
+     },
+     kAnyEngine},
     {"cp_fits_attention",
      [](Run run) {
        const PlanKnobs& k = run.knobs;
@@ -318,13 +335,14 @@ constexpr PlanRule kRules[] = {
      },
      [](Run run) {
        return fmt::format("{} has no {}", run.hardware->name, name_of(run.knobs.precision));
-     }},
+     },
+     kAnyEngine},
     {"dispatcher_of_machine",
      [](Run run) {
        return !has_experts(run) || run.knobs.dispatcher != spec::Dispatcher::hybridep ||
               !is_of_amd(*run.hardware);
      },
-     [](Run run) { return spec::hybridep_refusal(*run.hardware); }},
+     [](Run run) { return spec::hybridep_refusal(*run.hardware); }, kAnyEngine},
     // Megatron-Core asserts that there is somebody to send rows to; torchtitan's DeepEP knows no
     // slices of experts.
     {"flex_dispatcher_needs_ep",

@@ -12,11 +12,17 @@
 
 namespace moetune::tuner::planner {
 
-/// One rule of Megatron-Core's.
+/// Whom a rule binds.
+enum class RuleOf : uint8_t {
+  megatron,    ///< what Megatron-Core refuses; others' engines may do it
+  any_engine,  ///< sizes that do not divide, or what the machine lacks
+};
+
 struct PlanRule {
   std::string_view name;
   bool (*holds)(const PlanRun&);
   std::string (*message)(const PlanRun&);  ///< of a run that breaks it
+  RuleOf binds = RuleOf::megatron;
 };
 
 /// The first rule that a run breaks, null when it is legal.

@@ -1,64 +1,131 @@
-// One table of names. A machine that published results call otherwise is one more row.
+// Words of which names of machines consist. A machine that published results name is a row of one
+// table; a way to write its name is a word of the other.
 #include "engine/spec/hardware_names.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include "engine/spec/joined_words.h"
 
 namespace moetune::spec {
 
 namespace {
 
-struct HardwareName {
-  std::string_view published;  ///< letters and digits only, small
+struct NamedDevice {
   std::string_view file;
+  /// GB of memory that sources state for it, with and without what is kept back; 0: none.
+  std::array<int, 4> gigabytes;
+  bool is_rack = false;  ///< has NVL72 in its name
+  /// There is one of less memory under the same name. Published runs that say H100 alone ran on the
+  /// SXM card of 80 GB.
+  bool has_smaller = false;
 };
-constexpr HardwareName kHardwareNames[] = {
-    {"a10080g", "a100-80g"},
-    {"a10080gb", "a100-80g"},
-    {"a100sxm80gb", "a100-80g"},
-    // Published runs that say H100 alone ran on the SXM card of 80 GB.
-    {"h100", "h100-80g"},
-    {"h10080g", "h100-80g"},
-    {"h10080gb", "h100-80g"},
-    {"h100sxm", "h100-80g"},
-    {"h200", "h200"},
-    {"h200sxm", "h200"},
-    {"b200", "b200"},
-    {"b200sxm", "b200"},
-    {"b300", "b300"},
-    {"b300sxm", "b300"},
-    {"gb200", "gb200-nvl72"},
-    {"gb200nvl72", "gb200-nvl72"},
-    {"gb300", "gb300-nvl72"},
-    {"gb300nvl72", "gb300-nvl72"},
-    {"mi300x", "mi300x"},
-    // What drivers call the devices, and so traces. Cards of other form (PCIe, NVL) are slower.
-    {"nvidiaa100sxm480gb", "a100-80g"},
-    {"nvidiah10080gbhbm3", "h100-80g"},
-    {"nvidiah200", "h200"},
-    {"nvidiab200", "b200"},
-    {"nvidiab300sxm6ac", "b300"},
-    {"nvidiagb200", "gb200-nvl72"},
-    {"nvidiagb300", "gb300-nvl72"},
-    {"amdinstinctmi300x", "mi300x"},
-    {"amdinstinctmi300xvf", "mi300x"},
+enum DeviceNumber { kA100, kH100, kH200, kB200, kB300, kGb200, kGb300, kMi300x, kNumDevices };
+constexpr std::array<NamedDevice, kNumDevices> kDevices = {
+    NamedDevice{"a100-80g", {80}, false, true},
+    NamedDevice{"h100-80g", {80}},
+    NamedDevice{"h200", {141, 140}},
+    NamedDevice{"b200", {192, 180, 179, 183}},
+    NamedDevice{"b300", {288, 270, 268, 275}},
+    NamedDevice{"gb200-nvl72", {192, 186, 185, 189}, true},
+    NamedDevice{"gb300-nvl72", {288, 279, 278, 284}, true},
+    NamedDevice{"mi300x", {192}},
 };
 
-/// "H100-80G" as "h10080g".
-std::string letters_and_digits(std::string_view name) {
-  std::string kept;
-  for (const char c : name) {
-    if (c >= 'A' && c <= 'Z') kept += static_cast<char>(c - 'A' + 'a');
-    if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) kept += c;
+/// Meanings of words: devices by their number, memory as its GB behind kGigabytes.
+constexpr int kSaysNothing = -1;
+constexpr int kRack = -2;
+constexpr int kGigabytes = 1000;
+
+// Cards of other form (PCIe, NVL) are slower: there are no words for them.
+constexpr JoinedWord kNameWords[] = {
+    {"a100", kA100},
+    {"h100", kH100},
+    {"h200", kH200},
+    {"b200", kB200},
+    {"b300", kB300},
+    {"gb200", kGb200},
+    {"gb300", kGb300},
+    {"mi300x", kMi300x},
+    {"nvl72", kRack},
+    {"80", kGigabytes + 80},
+    {"140", kGigabytes + 140},
+    {"141", kGigabytes + 141},
+    {"179", kGigabytes + 179},
+    {"180", kGigabytes + 180},
+    {"183", kGigabytes + 183},
+    {"185", kGigabytes + 185},
+    {"186", kGigabytes + 186},
+    {"189", kGigabytes + 189},
+    {"192", kGigabytes + 192},
+    {"268", kGigabytes + 268},
+    {"270", kGigabytes + 270},
+    {"275", kGigabytes + 275},
+    {"278", kGigabytes + 278},
+    {"279", kGigabytes + 279},
+    {"284", kGigabytes + 284},
+    {"288", kGigabytes + 288},
+    {"g", kSaysNothing},
+    {"gb", kSaysNothing},
+    {"gib", kSaysNothing},
+    {"hbm", kSaysNothing},
+    {"hbm2e", kSaysNothing},
+    {"hbm3", kSaysNothing},
+    {"hbm3e", kSaysNothing},
+    {"nvidia", kSaysNothing},
+    {"amd", kSaysNothing},
+    {"instinct", kSaysNothing},
+    {"tensor", kSaysNothing},
+    {"core", kSaysNothing},
+    {"gpu", kSaysNothing},
+    {"gpus", kSaysNothing},
+    {"dgx", kSaysNothing},
+    {"hgx", kSaysNothing},
+    {"superpod", kSaysNothing},
+    {"sxm", kSaysNothing},
+    {"sxm4", kSaysNothing},
+    {"sxm5", kSaysNothing},
+    {"sxm6", kSaysNothing},
+    {"ac", kSaysNothing},   // air-cooled, as the driver of a B300 says
+    {"oam", kSaysNothing},  // the form of an MI300X
+    {"vf", kSaysNothing},   // its virtual function
+};
+
+std::optional<std::string> file_by_words(std::string_view name, bool may_guess_memory) {
+  const std::optional<std::vector<int>> meanings = meanings_in(name, kNameWords);
+  if (!meanings) return std::nullopt;
+  const NamedDevice* device = nullptr;
+  int gigabytes = 0;
+  bool is_rack = false;
+  for (const int meaning : *meanings) {
+    if (meaning == kRack) {
+      is_rack = true;
+    } else if (meaning >= kGigabytes) {
+      if (gigabytes != 0) return std::nullopt;
+      gigabytes = meaning - kGigabytes;
+    } else if (meaning >= 0) {
+      if (device != nullptr) return std::nullopt;
+      device = &kDevices[static_cast<size_t>(meaning)];
+    }
   }
-  return kept;
+  if (device == nullptr || (is_rack && !device->is_rack)) return std::nullopt;
+  const bool is_open = gigabytes == 0 && device->has_smaller;
+  const bool fits =
+      gigabytes == 0 || std::ranges::find(device->gigabytes, gigabytes) != device->gigabytes.end();
+  if (!fits || (is_open && !may_guess_memory)) return std::nullopt;
+  return std::string(device->file);
 }
 
 }  // namespace
 
 std::optional<std::string> hardware_file_of(std::string_view published_name) {
-  const std::string name = letters_and_digits(published_name);
-  for (const HardwareName& row : kHardwareNames) {
-    if (row.published == name) return std::string(row.file);
-  }
-  return std::nullopt;
+  return file_by_words(published_name, false);
+}
+
+std::optional<std::string> likely_hardware_file_of(std::string_view published_name) {
+  return file_by_words(published_name, true);
 }
 
 }  // namespace moetune::spec

@@ -7,9 +7,14 @@
 
 namespace moetune::spec {
 
-/// The name of the hardware file (library.h) of a machine as published: "h100-80g" of "H100 80G".
-/// Case, dashes, spaces and underscores do not count. None for a machine without a file, such as an
-/// A100 of 40 GB, and for a name that leaves open which machine it is.
+/// The name of the hardware file (library.h) of a machine as published: "h100-80g" of "H100 80G"
+/// and of "NVIDIA H100 80GB HBM3". Case, signs, makers and the words for form and memory do not
+/// count. None for a machine without a file, such as an A100 of 40 GB or a card for PCIe, and for a
+/// name that leaves open which machine it is.
 std::optional<std::string> hardware_file_of(std::string_view published_name);
+
+/// The same for a name that leaves open only how much memory the device has, such as "A100": the
+/// file of the one that there is a file for.
+std::optional<std::string> likely_hardware_file_of(std::string_view published_name);
 
 }  // namespace moetune::spec

@@ -17,7 +17,9 @@
 #include "sweeps/planning/release_defaults.h"
 #include "sweeps/planning/row_checks.h"
 #include "sweeps/planning/row_completion.h"
+#include "sweeps/planning/row_flags.h"
 #include "sweeps/planning/row_reader.h"
+#include "sweeps/planning/row_recompute.h"
 #include "sweeps/planning/row_words.h"
 #include "sweeps/planning/token_limit.h"
 
@@ -44,10 +46,6 @@ double months_of(const std::string& date) {
   return 12.0 * (year - 2026) + month - 6;
 }
 
-std::string row_word_shown(std::string_view text) {
-  return fmt::format("'{}'", text.substr(0, 40));
-}
-
 /// The meaning of a text, or `otherwise`, which is then told. No text is `otherwise` by itself.
 template <class T>
 T meant(const char* key, const std::string& text, const std::optional<T>& meaning, T otherwise,
@@ -58,43 +56,6 @@ T meant(const char* key, const std::string& text, const std::optional<T>& meanin
         fmt::format("{} {}: {} is not known", key, spec::name_of(otherwise), row_word_shown(text)));
   }
   return otherwise;
-}
-
-void read_recompute(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
-  const json& stated = row.at("recompute");
-  const RowReader recompute = row.object("recompute");
-  std::string granularity = recompute.text("granularity", "none");
-  std::vector<std::string> modules = recompute.texts("modules");
-  if (stated.is_string()) {
-    granularity = stated.get<std::string>();
-  } else if (stated.is_array()) {
-    granularity = "selective";
-    modules = row.texts("recompute");
-  }
-  if (plain_word(granularity) == "full") {
-    knobs.recompute.add(spec::PlanRecompute::full);
-    return;
-  }
-  if (plain_word(granularity) != "selective") {
-    if (!is_none_word(granularity)) {
-      assumed.push_back(
-          fmt::format("recompute none: {} is not known", row_word_shown(granularity)));
-    }
-    return;
-  }
-  if (modules.empty() && !recompute.has("modules")) {
-    modules = {"core_attn"};
-    assumed.emplace_back("recompute core_attn: selective without modules, Megatron's default");
-  }
-  for (const std::string& name : modules) {
-    const auto module = spec::find_by_name<spec::PlanRecompute>(plain_word(name));
-    if (module) {
-      knobs.recompute.add(*module);
-    } else {
-      assumed.push_back(
-          fmt::format("recompute without {}: the module is not known", row_word_shown(name)));
-    }
-  }
 }
 
 /// Whether the row's makers have filled the field in.
@@ -109,20 +70,24 @@ void read_optimizer(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
   const std::string type = optimizer.text("type");
   knobs.optimizer =
       meant("optimizer.type", type, optimizer_word(type), spec::OptimizerKind::adam, assumed);
-  if (optimizer.has("distributed") && optimizer.at("distributed").is_boolean()) {
-    knobs.distributed_optimizer = optimizer.is_true("distributed");
-  }
+  // Other words, such as who shards it, say that it is distributed.
+  knobs.distributed_optimizer = switch_word(optimizer.word("distributed")).value_or(true);
   const auto state = [&](const char* key, StateType otherwise) {
     const std::string name = optimizer.text(key);
     return meant(key, name, state_word(name), otherwise, assumed);
   };
-  knobs.precision_aware_optimizer = optimizer.is_true("precision_aware");
+  knobs.precision_aware_optimizer = switch_word(optimizer.word("precision_aware")).value_or(false);
   knobs.exp_avg = state("exp_avg_dtype", StateType::fp32);
   knobs.exp_avg_sq = state("exp_avg_sq_dtype", StateType::fp32);
   knobs.main_params = state("main_params_dtype", StateType::fp32);
   // A type that was read off some recipe is no statement: then it is the engine's default.
+  const StateType main_grads = state("main_grads_dtype", StateType::fp32);
   if (!is_assumed(row, "optimizer")) {
-    knobs.main_grads = state("main_grads_dtype", StateType::fp32);
+    knobs.main_grads = main_grads;
+  } else if (main_grads != knobs.main_grads) {
+    assumed.push_back(
+        fmt::format("main gradients {} though the row says {}: the row's optimizer is assumed",
+                    spec::name_of(knobs.main_grads), spec::name_of(main_grads)));
   }
   knobs.params_dtype = state("params_dtype", StateType::bf16);
   knobs.optimizer_offload_ratio =
@@ -143,10 +108,15 @@ void read_graphs(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
   if (!row.has("cuda_graphs")) return;
   if (row.at("cuda_graphs").is_array()) {
     for (const std::string& name : row.texts("cuda_graphs")) add(name);
-  } else if (row.text("cuda_graphs").starts_with("partial")) {
+    return;
+  }
+  const std::string text = row.word("cuda_graphs");
+  const std::optional<bool> is_on = switch_word(text);
+  if (text.starts_with("partial") || is_on.value_or(false)) {
     for (const char* name : {"attn", "moe_router", "moe_preprocess"}) add(name);
-  } else {
-    add(row.text("cuda_graphs"));
+    assumed.emplace_back("cuda_graphs attn, moe_router, moe_preprocess: which parts is not stated");
+  } else if (!is_on) {
+    add(text);
   }
 }
 
@@ -166,15 +136,15 @@ void read_sharding(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
     }
   };
   if (!row.has("fsdp")) return;
-  if (row.at("fsdp").is_boolean()) {
-    if (row.is_true("fsdp")) knobs.fsdp = spec::Fsdp::megatron;
+  const std::string text = row.word("fsdp");
+  if (const std::optional<bool> is_on = switch_word(text)) {
+    if (*is_on) knobs.fsdp = spec::Fsdp::megatron;
   } else {
-    const std::string text = row.text("fsdp");
     take("fsdp", text, fsdp_word(text), spec::Fsdp::megatron);
   }
   if (knobs.fsdp == spec::Fsdp::none || !row.has("fsdp_sharding")) return;
-  const std::string text = row.text("fsdp_sharding");
-  take("fsdp_sharding", text, fsdp_sharding_word(text, knobs.fsdp), knobs.fsdp);
+  const std::string sharding = row.text("fsdp_sharding");
+  take("fsdp_sharding", sharding, fsdp_sharding_word(sharding, knobs.fsdp), knobs.fsdp);
 }
 
 void read_offload(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
@@ -196,64 +166,6 @@ void read_offload(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
                                     row_word_shown(name)));
     }
   }
-}
-
-/// What is set beside the columns, as the source spells it: with dashes flags of a command line, of
-/// which the absent ones are off.
-void read_other_knobs(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
-  const RowReader other = row.object("other_knobs");
-  bool is_command_line = false;
-  for (const auto& [key, value] : other.document().items()) {
-    is_command_line = is_command_line || key.find('-') != std::string::npos;
-  }
-  const auto is_on = [&](const std::string& name) {
-    std::string dashed = name;
-    std::replace(dashed.begin(), dashed.end(), '_', '-');
-    return other.is_true(name.c_str()) || other.is_true(dashed.c_str());
-  };
-  const auto is_off = [&](const char* name) {
-    return other.has(name) && other.at(name).is_boolean() && !other.is_true(name);
-  };
-  if (is_command_line) {
-    knobs.moe_grouped_gemm = is_on("moe_grouped_gemm");
-    knobs.moe_permute_fusion = is_on("moe_permute_fusion");
-    knobs.overlap_grad_reduce = is_on("overlap_grad_reduce");
-    knobs.overlap_param_gather = is_on("overlap_param_gather");
-    knobs.fused_activation = row.object("model").text("hidden_act") != "gelu";
-  }
-  if (is_on("overlap_moe_expert_parallel_comm")) knobs.overlap_moe_expert_parallel_comm = true;
-  if (is_off("overlap_moe_expert_parallel_comm")) knobs.overlap_moe_expert_parallel_comm = false;
-  if (is_on("delay_wgrad_compute")) knobs.delay_wgrad_compute = true;
-  if (is_on("tp_comm_overlap")) knobs.tp_comm_overlap = true;
-  if (is_off("comm_overlap")) knobs.overlap_grad_reduce = knobs.overlap_param_gather = false;
-  if (is_on("fp8_param_gather")) knobs.fp8_param_gather = true;
-  if (is_on("no_gradient_accumulation_fusion")) knobs.gradient_accumulation_fusion = false;
-  if (other.text("attention-backend") == "unfused") knobs.fused_attention = false;
-  if (is_on("chunked_linear_cross_entropy")) {
-    knobs.cross_entropy = spec::CrossEntropy::chunked;
-  } else if (other.text("cross_entropy_fusion_impl") == "te" ||
-             (is_on("cross_entropy_fusion") && !other.has("cross_entropy_fusion_impl"))) {
-    knobs.cross_entropy = spec::CrossEntropy::te;
-  }
-  const std::string cp_type = other.text("cp_comm_type");
-  knobs.cp_comm_type = meant("cp_comm_type", cp_type, spec::find_by_name<spec::PlanCp>(cp_type),
-                             spec::PlanCp::p2p, assumed);
-  // One chunk has nothing to run beside.
-  if (other.has("ep_chunk") && other.at("ep_chunk") != 1 && other.at("ep_chunk") != "1") {
-    knobs.overlap_moe_expert_parallel_comm = true;
-  }
-  for (const char* name :
-       {"moe_deepep_num_sms", "moe_hybridep_num_sms", "moe_flex_dispatcher_num_sms"}) {
-    if (other.has(name)) knobs.moe_flex_dispatcher_num_sms = other.size(name, 0);
-  }
-  for (const char* name : {"cuda-graph-warmup-steps", "cuda_graph_warmup_steps"}) {
-    if (!other.has(name)) continue;
-    knobs.cuda_graph_warmup_steps =
-        static_cast<int32_t>(other.integer(name, knobs.cuda_graph_warmup_steps, 0));
-  }
-  knobs.cuda_device_max_connections =
-      other.size("CUDA_DEVICE_MAX_CONNECTIONS", knobs.cuda_device_max_connections);
-  if (is_on("moe_paged_stash")) knobs.fused_grouped_mlp = true;
 }
 
 void read_knobs(const RowReader& row, PublishedRow& result) {
@@ -287,7 +199,11 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
     throw base::UsageError(fmt::format("precision {} is not known", row_word_shown(precision)));
   knobs.precision = *recipe;
   Assumed& assumed = result.assumed;
-  knobs.sequence_parallel = row.has("sequence_parallel") ? row.is_true("sequence_parallel") : true;
+  if (leaves_scaling_open(precision)) {
+    assumed.push_back(fmt::format("precision {}: {} does not say how it is scaled",
+                                  spec::name_of(*recipe), row_word_shown(precision)));
+  }
+  knobs.sequence_parallel = switch_word(row.word("sequence_parallel")).value_or(true);
   const std::string task = row.text("task");
   knobs.task = meant("task", task, task_word(task), spec::TrainingTask::pretrain, assumed);
   // A factor below 0 is how Megatron says that nothing is dropped.
@@ -302,7 +218,7 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
   apply_release_defaults(row, result);
   if (row.has("recompute")) {
     knobs.recompute = {};
-    read_recompute(row, knobs, assumed);
+    read_recompute(row, knobs.recompute, assumed);
   }
   if (row.has("cuda_graphs")) {
     knobs.cuda_graphs = {};
@@ -310,7 +226,8 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
   }
   if (row.has("dispatcher")) {
     const std::string text = row.text("dispatcher");
-    const std::string backend = row.object("other_knobs").text("moe_flex_dispatcher_backend");
+    const RowFlags flags(row);
+    const std::string backend = flags.reader().word("moe_flex_dispatcher_backend");
     const auto known = dispatcher_word(text, backend);
     knobs.dispatcher = meant("dispatcher", text, known, spec::Dispatcher::alltoall, assumed);
     if (!known) ++result.num_unknown;
@@ -318,23 +235,11 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
       const std::string refusal = spec::hybridep_refusal(*result.hardware);
       if (!refusal.empty()) throw base::UsageError(refusal);
     }
-    if (plain_word(text) == "flex" && backend.empty()) {
+    if (leaves_backend_open(text) && backend.empty()) {
       assumed.emplace_back("dispatcher deepep: flex without a backend, Megatron's default");
     }
   }
   read_other_knobs(row, knobs, assumed);
-}
-
-/// Chunks of an MoE layer, where they are stated; "2+" is two.
-int64_t chunks_of_row(const RowReader& row) {
-  const RowReader other = row.object("other_knobs");
-  if (!other.has("ep_chunk")) return 1;
-  if (other.at("ep_chunk").is_number()) return other.integer("ep_chunk", 1);
-  const std::string text = other.text("ep_chunk");
-  int chunks = 1;
-  std::from_chars(text.data(), text.data() + text.size(), chunks);
-  constexpr int kMost = 64;
-  return std::clamp(chunks, 1, kMost);
 }
 
 void read_stages(const RowReader& row, tuner::planner::PlanRun& run) {
@@ -416,9 +321,7 @@ void read_accounting(const RowReader& row, PublishedRow& result) {
 /// Which stage the memory is of.
 void read_memory_rank(const RowReader& row, PublishedRow& result) {
   if (!row.has("memory_rank")) return;
-  const json& stated = row.at("memory_rank");
-  const std::string text =
-      stated.is_number_integer() && stated >= 0 ? stated.dump() : row.text("memory_rank");
+  const std::string text = row.word("memory_rank");
   const PlanKnobs& knobs = result.run.knobs;
   const auto stage = stage_word(text, knobs.stage_ranks(), knobs.pp);
   result.memory_stage = stage.value_or(kWorstStage);
@@ -465,11 +368,15 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
       throw base::UsageError(row.text("unpriceable_reason", "states no model"));
     }
     const std::string machine = row.text("hardware");
-    const auto file = spec::hardware_file_of(machine);
+    const auto file = spec::likely_hardware_file_of(machine);
+    if (file && !spec::hardware_file_of(machine)) {
+      result.assumed.push_back(fmt::format("hardware {}: {} does not say how much memory it has",
+                                           *file, row_word_shown(machine)));
+    }
     if (!file) {
       throw base::UsageError(machine.empty()
                                  ? "states no hardware"
-                                 : fmt::format("hardware '{}' has no file", machine.substr(0, 40)));
+                                 : fmt::format("hardware {} has no file", row_word_shown(machine)));
     }
     if (!row.has("world_size")) throw base::UsageError("does not state world_size");
     result.hardware_name = *file;

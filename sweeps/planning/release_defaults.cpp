@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "sweeps/planning/row_words.h"
 #include "tuner/planner/rates.h"
 
 namespace moetune::sweeps {
@@ -73,7 +74,10 @@ class Defaults {
   void graphs_of_moe() {
     if (row_.has("cuda_graphs")) {
       const json& stated = row_.at("cuda_graphs");
-      knobs_.fused_grouped_mlp = has_full_graphs() && stated == "full_iteration";
+      const json& part = stated.is_array() && stated.size() == 1 ? stated[0] : stated;
+      const bool is_full =
+          part.is_string() && graph_word(part.get<std::string>()) == PlanGraph::full_iteration;
+      knobs_.fused_grouped_mlp = has_full_graphs() && is_full;
       knobs_.fp8_attention = knobs_.fused_grouped_mlp;
       return;
     }

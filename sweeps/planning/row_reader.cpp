@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include "kernels/base/error.h"
 
 namespace moetune::sweeps {
@@ -54,6 +56,24 @@ std::optional<double> RowReader::number(const char* key) const {
     fail_in_row(key, "a number from 0 to 1e18");
   }
   return value.get<double>();
+}
+
+std::string RowReader::word(const char* key) const {
+  if (!has(key)) return {};
+  return at(key).is_string() ? at(key).get<std::string>() : at(key).dump();
+}
+
+std::vector<std::string> RowReader::words(const char* key) const {
+  if (!has(key) || !at(key).is_string()) return texts(key);
+  constexpr std::string_view kBetween = ", +;\t";
+  const std::string text = at(key).get<std::string>();
+  std::vector<std::string> parts;
+  for (size_t first = text.find_first_not_of(kBetween); first != std::string::npos;) {
+    const size_t last = text.find_first_of(kBetween, first);
+    parts.push_back(text.substr(first, last - first));
+    first = last == std::string::npos ? last : text.find_first_not_of(kBetween, last);
+  }
+  return parts;
 }
 
 bool RowReader::is_true(const char* key) const {

@@ -33,6 +33,11 @@ class RowReader {
   /// From 0 to 1e18.
   [[nodiscard]] std::optional<double> number(const char* key) const;
 
+  /// Texts as they are, anything else as JSON writes it: "true", "2". Empty where there is none.
+  [[nodiscard]] std::string word(const char* key) const;
+  /// The texts of a list, or the parts of one text between commas, plus signs and blanks.
+  [[nodiscard]] std::vector<std::string> words(const char* key) const;
+
   /// What has another type counts as absent here.
   [[nodiscard]] bool is_true(const char* key) const;
   [[nodiscard]] RowReader object(const char* key) const;
@@ -40,6 +45,10 @@ class RowReader {
   [[nodiscard]] std::vector<std::string> texts(const char* key) const;
 
   [[nodiscard]] const nlohmann::json& document() const { return row_; }
+  /// The same place with other contents, such as those with the keys spelled in one way.
+  [[nodiscard]] RowReader with(const nlohmann::json& contents) const {
+    return RowReader(contents, asked_, path_);
+  }
 
  private:
   const nlohmann::json& row_;

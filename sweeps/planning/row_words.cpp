@@ -1,7 +1,13 @@
 // Spellings, one row each.
 #include "sweeps/planning/row_words.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <charconv>
+#include <vector>
+
+#include "engine/spec/joined_words.h"
 
 namespace moetune::sweeps {
 
@@ -19,17 +25,6 @@ constexpr Spelling<spec::StateType> kStates[] = {
     {"half", spec::StateType::fp16},        {"float32", spec::StateType::fp32},
     {"float", spec::StateType::fp32},       {"uint8", spec::StateType::fp8},
     {"float8_e4m3fn", spec::StateType::fp8}};
-constexpr Spelling<spec::PrecisionRecipe> kPrecisions[] = {
-    {"bfloat16", spec::PrecisionRecipe::bf16},
-    {"bf16_mixed", spec::PrecisionRecipe::bf16},
-    {"float16", spec::PrecisionRecipe::fp16},
-    {"fp16_mixed", spec::PrecisionRecipe::fp16},
-    {"float32", spec::PrecisionRecipe::fp32},
-    {"fp8", spec::PrecisionRecipe::fp8_current},
-    {"fp8_cs", spec::PrecisionRecipe::fp8_current},
-    {"fp8_tensorwise", spec::PrecisionRecipe::fp8_current},
-    {"fp8_delayed_scaling", spec::PrecisionRecipe::fp8_delayed},
-    {"fp8_mx", spec::PrecisionRecipe::mxfp8}};
 constexpr Spelling<spec::TrainingTask> kTasks[] = {
     {"pretraining", spec::TrainingTask::pretrain},
     {"pre_training", spec::TrainingTask::pretrain},
@@ -44,11 +39,6 @@ constexpr Spelling<spec::TrainingTask> kTasks[] = {
 constexpr Spelling<spec::OptimizerKind> kOptimizers[] = {{"adamw", spec::OptimizerKind::adam},
                                                          {"fused_adam", spec::OptimizerKind::adam},
                                                          {"dist_muon", spec::OptimizerKind::muon}};
-constexpr Spelling<spec::Dispatcher> kDispatchers[] = {
-    {"all_to_all", spec::Dispatcher::alltoall},   {"a2a", spec::Dispatcher::alltoall},
-    {"all_gather", spec::Dispatcher::allgather},  {"deep_ep", spec::Dispatcher::deepep},
-    {"hybrid_ep", spec::Dispatcher::hybridep},    {"flex_deepep", spec::Dispatcher::deepep},
-    {"flex_hybridep", spec::Dispatcher::hybridep}};
 constexpr Spelling<spec::PlanGraph> kGraphs[] = {{"full", spec::PlanGraph::full_iteration},
                                                  {"full_iter", spec::PlanGraph::full_iteration},
                                                  {"router", spec::PlanGraph::moe_router},
@@ -67,13 +57,116 @@ std::optional<T> meaning_of(std::string_view text, const Spelling<T> (&spellings
   return std::nullopt;
 }
 
-/// The number at the start of a word, after blanks.
-std::optional<int64_t> rank_in_words(std::string_view text) {
-  while (!text.empty() && (text.front() == '_' || text.front() == ' ')) text.remove_prefix(1);
+/// What the words of a precision say; several are a sum.
+enum PrecisionBit {
+  kSays16 = 1,
+  kSaysHalf = 2,
+  kSays32 = 4,
+  kSays8 = 8,
+  kSays4 = 16,
+  kScaledAsNv = 32,
+  kScaledAsMx = 64,
+  kScaledByTensor = 128,
+  kScaledByHistory = 256,
+  kScaledByBlock = 512,
+};
+constexpr int kAnyScale = kScaledAsMx | kScaledByTensor | kScaledByHistory | kScaledByBlock;
+constexpr spec::JoinedWord kPrecisionWords[] = {
+    {"bf16", kSays16},
+    {"bfloat16", kSays16},
+    {"fp16", kSaysHalf},
+    {"float16", kSaysHalf},
+    {"half", kSaysHalf},
+    {"fp32", kSays32},
+    {"float32", kSays32},
+    {"fp8", kSays8},
+    {"float8", kSays8},
+    {"fp4", kSays4},
+    {"float4", kSays4},
+    {"nv", kScaledAsNv},
+    {"mx", kScaledAsMx},
+    {"current", kScaledByTensor},
+    {"cs", kScaledByTensor},
+    {"tensorwise", kScaledByTensor},
+    {"pertensor", kScaledByTensor},
+    {"delayed", kScaledByHistory},
+    {"ds", kScaledByHistory},
+    {"blockwise", kScaledByBlock},
+    {"block", kScaledByBlock},
+    {"blocks", kScaledByBlock},
+    {"128x128", kScaledByBlock},
+    {"subchannel", kScaledByBlock},
+    {"sc", kScaledByBlock},
+    // How it is said, and the formats of FP8 and FP4.
+    {"torch", 0},
+    {"mixed", 0},
+    {"with", 0},
+    {"and", 0},
+    {"precision", 0},
+    {"training", 0},
+    {"recipe", 0},
+    {"scaling", 0},
+    {"scaled", 0},
+    {"hybrid", 0},
+    {"e4m3", 0},
+    {"e5m2", 0},
+    {"e2m1", 0},
+};
+
+/// The sum of what the words say; 0 where there are others.
+template <size_t N>
+int said_by(std::string_view text, const spec::JoinedWord (&table)[N]) {
+  int bits = 0;
+  for (const int meaning : spec::meanings_in(text, table).value_or(std::vector<int>{})) {
+    bits |= meaning;
+  }
+  return bits;
+}
+
+enum DispatcherBit {
+  kSaysAllToAll = 1,
+  kSaysAllGather = 2,
+  kSaysDeep = 4,
+  kSaysHybrid = 8,
+  kSaysFlex = 16
+};
+constexpr spec::JoinedWord kDispatcherWords[] = {
+    {"alltoall", kSaysAllToAll},
+    {"a2a", kSaysAllToAll},
+    {"allgather", kSaysAllGather},
+    {"deepep", kSaysDeep},
+    {"hybridep", kSaysHybrid},
+    {"flex", kSaysFlex},
+    // How it is said.
+    {"nccl", 0},
+    {"moe", 0},
+    {"token", 0},
+    {"dispatcher", 0},
+    {"backend", 0},
+    {"with", 0},
+    {"v1", 0},
+    {"v2", 0},
+};
+
+/// The number behind a word, after blanks and the like. A dash is a sign where a blank, a bracket
+/// or nothing is before it, as in "rank -1", and not in "rank-1".
+std::optional<int64_t> signed_number_behind(std::string_view text) {
+  constexpr std::string_view kBetween = " \t_#=:(";
+  const size_t first = text.find_first_not_of(kBetween);
+  if (first == std::string_view::npos) return std::nullopt;
+  const bool has_dash = text[first] == '-';
+  const bool is_negative = has_dash && first > 0;
+  text.remove_prefix(has_dash ? first + 1 : first);
   int64_t value = 0;
   const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
   if (read.ec != std::errc() || value < 0) return std::nullopt;
-  return value;
+  return is_negative ? -value : value;
+}
+
+/// The one of `count` with this number, from the end where it is below 0.
+std::optional<int64_t> one_of(int64_t number, int64_t count) {
+  if (number < -count || number >= count) return std::nullopt;
+  return number < 0 ? number + count : number;
 }
 
 }  // namespace
@@ -94,16 +187,69 @@ std::string plain_word(std::string_view text) {
   return word.starts_with(kLibrary) ? word.substr(kLibrary.size()) : word;
 }
 
+std::string row_word_shown(std::string_view text) {
+  constexpr size_t kMost = 40;
+  size_t length = std::min(text.size(), kMost);
+  // Not within a character of several bytes: the rest of it would be no UTF-8.
+  const auto goes_on = [&](size_t at) {
+    return at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U;
+  };
+  while (length > 0 && goes_on(length)) --length;
+  return fmt::format("'{}'", text.substr(0, length));
+}
+
 bool is_none_word(std::string_view text) {
   const std::string word = plain_word(text);
   return word.empty() || word == "none" || word == "no" || word == "off" || word == "false";
+}
+
+std::optional<bool> switch_word(std::string_view text) {
+  const std::string word = plain_word(text);
+  if (word == "true" || word == "yes" || word == "on" || word == "1") return true;
+  if (word == "false" || word == "no" || word == "off" || word == "0") return false;
+  return std::nullopt;
 }
 
 std::optional<spec::StateType> state_word(std::string_view text) {
   return meaning_of(text, kStates);
 }
 std::optional<spec::PrecisionRecipe> precision_word(std::string_view text) {
-  return meaning_of(text, kPrecisions);
+  using enum spec::PrecisionRecipe;
+  int bits = said_by(text, kPrecisionWords);
+  if ((bits & kSays4) != 0) {
+    const bool is_other = (bits & (kSays8 | (kAnyScale & ~kScaledByBlock))) != 0;
+    return is_other ? std::nullopt : std::optional(nvfp4);
+  }
+  if ((bits & kSays8) != 0) {
+    if ((bits & kScaledAsMx) != 0) bits &= ~kScaledByBlock;  // its blocks are small ones
+    switch (bits & (kAnyScale | kScaledAsNv)) {
+      case 0:
+      case kScaledByTensor:
+        return fp8_current;
+      case kScaledByHistory:
+        return fp8_delayed;
+      case kScaledByBlock:
+        return fp8_blockwise;
+      case kScaledAsMx:
+        return mxfp8;
+      default:
+        return std::nullopt;
+    }
+  }
+  switch (bits) {
+    case kSays16:
+      return bf16;
+    case kSaysHalf:
+      return fp16;
+    case kSays32:
+      return fp32;
+    default:
+      return std::nullopt;
+  }
+}
+bool leaves_scaling_open(std::string_view text) {
+  const int bits = said_by(text, kPrecisionWords);
+  return (bits & kSays8) != 0 && (bits & kAnyScale) == 0;
 }
 std::optional<spec::TrainingTask> task_word(std::string_view text) {
   return meaning_of(text, kTasks);
@@ -116,9 +262,27 @@ std::optional<spec::PlanGraph> graph_word(std::string_view text) {
 }
 
 std::optional<spec::Dispatcher> dispatcher_word(std::string_view text, std::string_view backend) {
-  if (plain_word(text) != "flex") return meaning_of(text, kDispatchers);
-  if (backend.empty()) return spec::Dispatcher::deepep;
-  return meaning_of(backend, kDispatchers);
+  using enum spec::Dispatcher;
+  const int bits = said_by(text, kDispatcherWords);
+  switch (bits) {
+    case kSaysAllToAll:
+      return alltoall;
+    case kSaysAllGather:
+      return allgather;
+    case kSaysDeep:
+    case kSaysDeep | kSaysFlex:
+      return deepep;
+    case kSaysHybrid:
+    case kSaysHybrid | kSaysFlex:
+      return hybridep;
+    case kSaysFlex:
+      return backend.empty() ? deepep : dispatcher_word(backend, {});
+    default:
+      return std::nullopt;
+  }
+}
+bool leaves_backend_open(std::string_view text) {
+  return said_by(text, kDispatcherWords) == kSaysFlex;
 }
 
 std::optional<ShardingWord> fsdp_word(std::string_view text) {
@@ -158,17 +322,43 @@ std::optional<int> stage_word(std::string_view text, int64_t ranks_per_stage, in
   }
   if (names("last")) return pp - 1;
   if (names("first")) return 0;
-  for (const std::string_view what : {"stage", "rank"}) {
-    const size_t at = word.find(what);
-    if (at == std::string::npos) continue;
-    const auto number = rank_in_words(std::string_view(word).substr(at + what.size()));
-    if (!number) continue;
-    const int64_t stage = what == "stage" ? *number : *number / ranks_per_stage;
-    return stage < pp ? std::optional(static_cast<int>(stage)) : std::nullopt;
+  // A dash before a digit stays, since it may be a sign.
+  std::string small(text);
+  for (size_t i = 0; i < small.size(); ++i) {
+    char& c = small[i];
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    const bool is_before_digit = i + 1 < small.size() && small[i + 1] >= '0' && small[i + 1] <= '9';
+    if (c == '_' || (c == '-' && !is_before_digit)) c = ' ';
   }
-  const auto number = rank_in_words(word);
-  if (!number || *number / ranks_per_stage >= pp) return std::nullopt;
-  return static_cast<int>(*number / ranks_per_stage);
+  const auto found = [&](int64_t number, bool is_stage) -> std::optional<int> {
+    const auto one = one_of(number, is_stage ? pp : ranks_per_stage * pp);
+    if (!one) return std::nullopt;
+    return static_cast<int>(is_stage ? *one : *one / ranks_per_stage);
+  };
+  struct Counted {
+    std::string_view behind;
+    bool is_stage;
+  };
+  constexpr Counted kCounted[] = {{"stage", true},
+                                  {"pp rank", true},
+                                  {"pipeline rank", true},
+                                  {"pipeline parallel rank", true},
+                                  {"pipeline model parallel rank", true},
+                                  {"rank", false},
+                                  {"pp", true}};
+  for (const Counted& counted : kCounted) {
+    const size_t at = small.find(counted.behind);
+    if (at == std::string::npos) continue;
+    // Of the ranks of another axis every stage has some.
+    const std::string_view axis = at < 3 ? "" : std::string_view(small).substr(at - 3, 3);
+    if (axis == "tp " || axis == "cp " || axis == "dp " || axis == "ep ") return std::nullopt;
+    const auto number =
+        signed_number_behind(std::string_view(small).substr(at + counted.behind.size()));
+    if (number) return found(*number, counted.is_stage);
+  }
+  // A number by itself: a blank before it makes its dash a sign.
+  const auto number = signed_number_behind(" " + small);
+  return number ? found(*number, false) : std::nullopt;
 }
 
 }  // namespace moetune::sweeps

@@ -14,16 +14,26 @@ namespace moetune::sweeps {
 /// "torch.BFloat16" as "bfloat16", " ZeRO-3" as "zero_3": small letters, underscores for dashes
 /// and blanks, none at the ends, without the name of the library.
 std::string plain_word(std::string_view text);
+/// In quotes, at most 40 bytes of it.
+std::string row_word_shown(std::string_view text);
 /// Whether it says that there is none: empty, none, no, off, false.
 bool is_none_word(std::string_view text);
+/// A switch as people write it: true, yes, on, 1, or false, no, off, 0.
+std::optional<bool> switch_word(std::string_view text);
 
 std::optional<spec::StateType> state_word(std::string_view text);
-/// FP8 without a stated scaling means one scale for each tensor.
+/// A type and how it is scaled, in words of any order: "fp8-hybrid", "FP8 (sub-channel scaling)",
+/// "bf16_with_mxfp8_mixed". FP8 without a stated scaling means one scale for each tensor.
 std::optional<spec::PrecisionRecipe> precision_word(std::string_view text);
+/// Whether it is FP8 and leaves the scaling open.
+bool leaves_scaling_open(std::string_view text);
 std::optional<spec::TrainingTask> task_word(std::string_view text);
 std::optional<spec::OptimizerKind> optimizer_word(std::string_view text);
-/// "flex" is Megatron's dispatcher with `backend`, by default DeepEP.
+/// "flex" is Megatron's dispatcher with `backend`, by default DeepEP, unless the text has the
+/// backend itself: "flex (HybridEP)".
 std::optional<spec::Dispatcher> dispatcher_word(std::string_view text, std::string_view backend);
+/// Whether the text is flex and does not say with which backend.
+bool leaves_backend_open(std::string_view text);
 std::optional<spec::PlanGraph> graph_word(std::string_view text);
 
 /// What is sharded, according to `fsdp` and `fsdp_sharding`.
@@ -39,8 +49,9 @@ std::optional<ShardingWord> fsdp_sharding_word(std::string_view text, spec::Fsdp
 
 constexpr int kWorstStage = -1;
 /// Pipeline stage of `memory_rank`: "rank 3", "first pipeline stage", "last rank (...)", "stage 2",
-/// or kWorstStage for "max over ranks" and where it is not stated. Ranks of a stage are neighbours,
-/// as Megatron places them. No value: not known, or there is no such rank.
+/// "pp rank 2", or kWorstStage for "max over ranks" and where it is not stated. Numbers below 0
+/// count from the end: "rank -1" is the last one. Ranks of a stage are neighbours, as Megatron
+/// places them. No value: not known, or there is no such rank.
 std::optional<int> stage_word(std::string_view text, int64_t ranks_per_stage, int pp);
 
 }  // namespace moetune::sweeps

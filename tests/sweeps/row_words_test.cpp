@@ -2,11 +2,13 @@
 // not understood is told.
 #include "sweeps/planning/row_words.h"
 
+#include <algorithm>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <string>
 
 #include "sweeps/planning/flops_accounting.h"
 #include "sweeps/planning/named_files.h"
@@ -37,6 +39,70 @@ BOOST_AUTO_TEST_CASE(spellings_of_one_thing) {
   BOOST_TEST((dispatcher_word("flex", "hybridep") == spec::Dispatcher::hybridep));
   BOOST_TEST(!dispatcher_word("flex", "ncclep").has_value());
   BOOST_TEST(!dispatcher_word("ncclep", "").has_value());
+}
+
+struct PrecisionSample {
+  const char* text;
+  spec::PrecisionRecipe recipe;
+};
+std::ostream& operator<<(std::ostream& out, const PrecisionSample& row) { return out << row.text; }
+
+const PrecisionSample kPrecisionSamples[] = {
+    {"BF16", spec::PrecisionRecipe::bf16},
+    {"bf16-mixed", spec::PrecisionRecipe::bf16},
+    {"torch.float16", spec::PrecisionRecipe::fp16},
+    {"float32", spec::PrecisionRecipe::fp32},
+    {"fp8_cs", spec::PrecisionRecipe::fp8_current},
+    {"fp8 tensorwise", spec::PrecisionRecipe::fp8_current},
+    {"fp8-hybrid", spec::PrecisionRecipe::fp8_current},
+    {"fp8_delayed_scaling", spec::PrecisionRecipe::fp8_delayed},
+    {"fp8_sc", spec::PrecisionRecipe::fp8_blockwise},
+    {"fp8-subchannel-scaling", spec::PrecisionRecipe::fp8_blockwise},
+    {"FP8 (sub-channel scaling)", spec::PrecisionRecipe::fp8_blockwise},
+    {"bf16_with_fp8_current_scaling_mixed", spec::PrecisionRecipe::fp8_current},
+    {"fp8_mx", spec::PrecisionRecipe::mxfp8},
+    {"bf16_with_mxfp8_mixed", spec::PrecisionRecipe::mxfp8},
+    {"MXFP8 block scaling", spec::PrecisionRecipe::mxfp8},
+    {"fp4", spec::PrecisionRecipe::nvfp4},
+    {"nvfp4-mixed", spec::PrecisionRecipe::nvfp4},
+};
+
+BOOST_DATA_TEST_CASE(a_precision_is_its_words, data::make(kPrecisionSamples), row) {
+  BOOST_TEST((precision_word(row.text) == row.recipe));
+}
+
+BOOST_AUTO_TEST_CASE(other_precisions_are_not_known) {
+  for (const char* text : {"", "mixed", "mxfp4", "fp8 fp4", "fp8 mx delayed", "bf16 fp16",
+                           "blockwise", "fp8-lunar", "nvfp8"}) {
+    BOOST_TEST(!precision_word(text).has_value(), text);
+  }
+  BOOST_TEST(leaves_scaling_open("fp8-hybrid"));
+  BOOST_TEST(!leaves_scaling_open("fp8_sc"));
+  BOOST_TEST(!leaves_scaling_open("bf16"));
+}
+
+BOOST_AUTO_TEST_CASE(a_dispatcher_is_its_words) {
+  using enum spec::Dispatcher;
+  for (const char* text : {"hybridep", "flex (HybridEP)", "flex-hybridep", "hybrid_ep"}) {
+    BOOST_TEST((dispatcher_word(text, "") == hybridep), text);
+  }
+  for (const char* text : {"DeepEP v2", "flex/deepep", "deep-ep", "DeepEP (flex backend)"}) {
+    BOOST_TEST((dispatcher_word(text, "") == deepep), text);
+  }
+  BOOST_TEST((dispatcher_word("NCCL all-to-all", "") == alltoall));
+  BOOST_TEST((dispatcher_word("flex (hybridep)", "deepep") == hybridep));
+  for (const char* text : {"", "none", "deepep or alltoall", "flex alltoall", "nccl"}) {
+    BOOST_TEST(!dispatcher_word(text, "").has_value(), text);
+  }
+  BOOST_TEST(leaves_backend_open("Flex dispatcher"));
+  BOOST_TEST(!leaves_backend_open("flex (HybridEP)"));
+}
+
+BOOST_AUTO_TEST_CASE(what_is_shown_ends_with_a_whole_character) {
+  BOOST_TEST(row_word_shown("abc") == "'abc'");
+  // 39 letters, then a character of two bytes.
+  BOOST_TEST(row_word_shown(std::string(39, 'a') + "\xc3\xa9") == "'" + std::string(39, 'a') + "'");
+  BOOST_TEST(row_word_shown(std::string(41, 'a')) == "'" + std::string(40, 'a') + "'");
 }
 
 BOOST_AUTO_TEST_CASE(who_holds_what) {
@@ -71,6 +137,19 @@ BOOST_AUTO_TEST_CASE(ranks_are_of_stages) {
   BOOST_TEST(stage("first pipeline stage") == 0);
   BOOST_TEST(stage("stage 2") == 2);
   BOOST_TEST(stage("last rank (last pipeline stage): the one that writes the log") == 3);
+  BOOST_TEST(stage("pp rank 2") == 2);
+  BOOST_TEST(stage("PP-rank-2") == 2);
+  BOOST_TEST(stage("pipeline_parallel_rank 1") == 1);
+  BOOST_TEST(stage("rank 9 (tp rank 1)") == 1);
+  BOOST_TEST(stage("rank 3 (pp 4)") == 0);
+  BOOST_TEST(stage("rank-9") == 1);
+  BOOST_TEST(stage("rank -1") == 3);
+  BOOST_TEST(stage("rank -9") == 2);
+  BOOST_TEST(stage("-1") == 3);
+  BOOST_TEST(stage("stage -4") == 0);
+  BOOST_TEST(stage("stage -5") == -2);
+  BOOST_TEST(stage("rank -33") == -2);
+  BOOST_TEST(stage("tp rank 3") == -2);
   BOOST_TEST(stage("rank 32") == -2);
   BOOST_TEST(stage("the blue one") == -2);
 }
@@ -131,6 +210,20 @@ const Substituted kSubstituted[] = {
      "recompute core_attn"},
     {"type", [](json& row) { row["optimizer"]["exp_avg_dtype"] = "int3"; }, "'int3'"},
     {"optimizer", [](json& row) { row["optimizer"]["type"] = "lion"; }, "'lion'"},
+    {"main gradients", [](json& row) { row["optimizer"]["main_grads_dtype"] = "bf16"; },
+     "main gradients fp32 though the row says bf16: the row's optimizer is assumed"},
+    {"scaling", [](json& row) { row["precision"] = "fp8-hybrid"; },
+     "precision fp8-current-scaling: 'fp8-hybrid' does not say how it is scaled"},
+    {"memory", [](json& row) { row["hardware"] = "DGX A100"; }, "hardware a100-80g: 'DGX A100'"},
+    {"graphs, yes", [](json& row) { row["cuda_graphs"] = true; }, "which parts is not stated"},
+    {"switch", [](json& row) { row["other_knobs"]["moe_grouped_gemm"] = "soul"; },
+     "moe_grouped_gemm not read: 'soul' is neither true nor false"},
+    {"twice", [](json& row) { row["other_knobs"]["delay-wgrad-compute"] = false; },
+     "delay_wgrad_compute as the first of two"},
+    {"attention", [](json& row) { row["other_knobs"]["attention_backend"] = "soul"; },
+     "attention_backend fused: 'soul' is not known"},
+    {"keys' transport", [](json& row) { row["other_knobs"]["cp_comm_type"] = "mail"; },
+     "cp_comm_type p2p: 'mail' is not known"},
     {"task", [](json& row) { row["task"] = "dreaming"; }, "task pretrain: 'dreaming'"},
     {"sharding of gradients", [](json& row) { row["fsdp"] = "zero-2"; }, "gradients are whole"},
     {"sharding", [](json& row) { row["fsdp"] = "sometimes"; }, "fsdp megatron"},
@@ -185,6 +278,186 @@ BOOST_AUTO_TEST_CASE(what_is_understood_is_taken) {
   BOOST_TEST((result.run.knobs.fsdp == spec::Fsdp::none));
   BOOST_TEST(result.run.knobs.capacity_factor == 0);
   BOOST_TEST(result.memory_stage == 1);
+}
+
+/// The knobs of the first row with other other_knobs.
+spec::PlanKnobs knobs_with(const json& other_knobs) {
+  json row = first_row();
+  row["other_knobs"] = other_knobs;
+  const PublishedRow result = read(row);
+  BOOST_TEST_REQUIRE(result.reason.empty(), result.reason);
+  return result.run.knobs;
+}
+
+// Recipes of Megatron-Bridge have on what a command of Megatron-LM leaves out.
+BOOST_AUTO_TEST_CASE(a_dash_makes_no_command) {
+  const spec::PlanKnobs knobs = knobs_with(json::object());
+  BOOST_TEST(knobs.moe_grouped_gemm);
+  BOOST_TEST((knobs_with({{"nothing-known", true}}) == knobs));
+  BOOST_TEST((knobs_with({{"moe-grouped-gemm", true}, {"overlap-grad-reduce", true}}) == knobs));
+  const json off = {{"overlap_moe_expert_parallel_comm", false}};
+  BOOST_TEST(knobs.overlap_moe_expert_parallel_comm);
+  BOOST_TEST(!knobs_with(off).overlap_moe_expert_parallel_comm);
+  BOOST_TEST((knobs_with({{"overlap-moe-expert-parallel-comm", false}}) == knobs_with(off)));
+  BOOST_TEST((knobs_with({{"--overlap-moe-expert-parallel-comm", "False"}}) == knobs_with(off)));
+}
+
+struct SwitchSample {
+  const char* name;
+  bool spec::PlanKnobs::*member;
+  bool when_off;  ///< of the member
+};
+std::ostream& operator<<(std::ostream& out, const SwitchSample& row) { return out << row.name; }
+
+const SwitchSample kSwitchSamples[] = {
+    {"moe_grouped_gemm", &spec::PlanKnobs::moe_grouped_gemm, false},
+    {"moe_permute_fusion", &spec::PlanKnobs::moe_permute_fusion, false},
+    {"overlap_grad_reduce", &spec::PlanKnobs::overlap_grad_reduce, false},
+    {"overlap_param_gather", &spec::PlanKnobs::overlap_param_gather, false},
+    {"overlap_moe_expert_parallel_comm", &spec::PlanKnobs::overlap_moe_expert_parallel_comm, false},
+    {"delay_wgrad_compute", &spec::PlanKnobs::delay_wgrad_compute, false},
+    {"tp_comm_overlap", &spec::PlanKnobs::tp_comm_overlap, false},
+    {"no_gradient_accumulation_fusion", &spec::PlanKnobs::gradient_accumulation_fusion, true},
+};
+
+BOOST_DATA_TEST_CASE(a_switch_is_read_in_every_spelling, data::make(kSwitchSamples), row) {
+  std::string dashed = row.name;
+  std::ranges::replace(dashed, '_', '-');
+  for (const std::string& name : {std::string(row.name), dashed}) {
+    for (const json& off : {json(false), json("false"), json("False"), json(0)}) {
+      const spec::PlanKnobs knobs = knobs_with({{name, off}});
+      BOOST_TEST((knobs.*row.member == row.when_off), name);
+    }
+    for (const json& on : {json(true), json("true"), json("1")}) {
+      const spec::PlanKnobs knobs = knobs_with({{name, on}});
+      BOOST_TEST((knobs.*row.member != row.when_off), name);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(words_beside_the_columns_are_read) {
+  for (const char* name : {"attention-backend", "attention_backend"}) {
+    for (const char* word : {"unfused", "AttnBackend.unfused", "local"}) {
+      BOOST_TEST(!knobs_with({{name, word}}).fused_attention, name << " " << word);
+    }
+    BOOST_TEST(knobs_with({{name, "flash"}}).fused_attention, name);
+  }
+  BOOST_TEST(knobs_with({{"CUDA_DEVICE_MAX_CONNECTIONS", "1"}}).cuda_device_max_connections == 1);
+  BOOST_TEST(knobs_with({{"cuda-graph-warmup-steps", "0"}}).cuda_graph_warmup_steps == 0);
+  BOOST_TEST(knobs_with({{"moe-deepep-num-sms", 24}}).moe_flex_dispatcher_num_sms == 24);
+  BOOST_TEST((knobs_with({{"cp-comm-type", "a2a"}}).cp_comm_type == spec::PlanCp::a2a));
+  BOOST_TEST(
+      (knobs_with({{"cross-entropy-fusion-impl", "te"}}).cross_entropy == spec::CrossEntropy::te));
+}
+
+// What is left out is off only among flags of Megatron-LM, as its commands spell them.
+BOOST_AUTO_TEST_CASE(flags_of_a_command_that_are_left_out_are_off) {
+  json row = first_row();
+  row["software"]["name"] = "Megatron-LM";
+  row["other_knobs"] = {{"attention-softmax-in-fp32", true}, {"overlap-grad-reduce", true}};
+  const PublishedRow command = read(row);
+  BOOST_TEST_REQUIRE(command.reason.empty(), command.reason);
+  BOOST_TEST(!command.run.knobs.moe_grouped_gemm);
+  BOOST_TEST(!command.run.knobs.moe_permute_fusion);
+  BOOST_TEST(!command.run.knobs.overlap_param_gather);
+  BOOST_TEST(command.run.knobs.overlap_grad_reduce);
+  constexpr const char* kTold = "flags that other_knobs leaves out are off";
+  BOOST_TEST(is_told(command, kTold), json(command.assumed).dump());
+
+  for (const json& flags : {json{{"overlap-grad-reduce", true}},
+                            json{{"overlap-grad-reduce", true}, {"nothing-known", true}},
+                            json{{"overlap_grad_reduce", true}, {"deterministic_mode", true}}}) {
+    row["other_knobs"] = flags;
+    const PublishedRow other = read(row);
+    BOOST_TEST(other.run.knobs.moe_grouped_gemm, flags.dump());
+    BOOST_TEST(!is_told(other, kTold), flags.dump());
+  }
+}
+
+struct RecomputeSample {
+  const char* name;
+  json stated;
+  const char* set;   ///< as the knob
+  const char* told;  ///< part of a line; empty: nothing is
+};
+std::ostream& operator<<(std::ostream& out, const RecomputeSample& row) { return out << row.name; }
+
+const RecomputeSample kRecomputeSamples[] = {
+    {"to the letter",
+     {{"granularity", "selective"}, {"modules", {"mlp", "moe_act"}}},
+     "moe_act,mlp",
+     ""},
+    {"none", {{"granularity", "none"}, {"modules", json::array()}}, "none", ""},
+    {"off", false, "none", ""},
+    {"all", "full", "full", ""},
+    {"a list", json::array({"core_attn"}), "core_attn", ""},
+    {"modules alone",
+     {{"modules", {"moe_act"}}},
+     "moe_act",
+     "recompute selective: modules without a granularity"},
+    {"a text of modules",
+     {{"granularity", "selective"}, {"modules", "moe_act"}},
+     "moe_act",
+     "recompute modules 'moe_act': a text is taken as a list"},
+    {"a text of several",
+     {{"granularity", "selective"}, {"modules", "moe_act, layernorm"}},
+     "layernorm,moe_act",
+     "a text is taken as a list"},
+    {"a module as the whole", "mla-up-proj", "mla_up_proj",
+     "recompute selective: modules without a granularity"},
+    {"no module",
+     {{"granularity", "selective"}, {"modules", json::array()}},
+     "core_attn",
+     "selective without modules, Megatron's default"},
+    {"yes", true, "full", "recompute full: 'true' is taken for it"},
+    {"granularity yes", {{"granularity", true}}, "full", "recompute full: 'true' is taken for it"},
+    {"all, with more to it", "full, uniform", "full", "'full, uniform' is taken for it"},
+    {"nothing in it", json::object(), "none", "neither granularity nor modules"},
+    {"modules of none",
+     {{"granularity", "none"}, {"modules", {"moe_act"}}},
+     "none",
+     "modules count with granularity selective alone"},
+    {"some layers",
+     {{"granularity", "full"}, {"method", "block"}, {"num_layers", 8}},
+     "full",
+     "recompute of each layer: the method is 'block' with '8' layers"},
+    {"each layer", {{"granularity", "full"}, {"method", "uniform"}, {"num_layers", 1}}, "full", ""},
+    {"not known", "sometimes", "none", "recompute none: 'sometimes' is not known"},
+};
+
+BOOST_DATA_TEST_CASE(recomputation_is_read_as_it_is_written, data::make(kRecomputeSamples),
+                     sample_row) {
+  json row = first_row();
+  row["recompute"] = sample_row.stated;
+  const PublishedRow result = read(row);
+  BOOST_TEST_REQUIRE(result.reason.empty(), result.reason);
+  BOOST_TEST(result.run.knobs.recompute.text() == sample_row.set);
+  const std::string told = sample_row.told;
+  BOOST_TEST(is_told(result, told.empty() ? "recompute" : told) == !told.empty(),
+             json(result.assumed).dump());
+}
+
+BOOST_AUTO_TEST_CASE(values_of_other_types_are_read) {
+  json row = first_row();
+  row["cuda_graphs"] = false;
+  row["fsdp"] = 1;
+  row["memory_rank"] = -1;
+  row["sequence_parallel"] = "true";
+  row["optimizer"]["distributed"] = "false";
+  row["optimizer"]["precision_aware"] = "true";
+  PublishedRow result = read(row);
+  BOOST_TEST_REQUIRE(result.reason.empty(), result.reason);
+  BOOST_TEST(result.run.knobs.cuda_graphs.empty());
+  BOOST_TEST((result.run.knobs.fsdp == spec::Fsdp::megatron));
+  BOOST_TEST(result.memory_stage == 1);
+  BOOST_TEST(result.run.knobs.sequence_parallel);
+  BOOST_TEST(!result.run.knobs.distributed_optimizer);
+  BOOST_TEST(result.run.knobs.precision_aware_optimizer);
+  row["cuda_graphs"] = true;
+  row["fsdp"] = 0;
+  result = read(row);
+  BOOST_TEST(result.run.knobs.cuda_graphs.text() == "attn,moe_router,moe_preprocess");
+  BOOST_TEST((result.run.knobs.fsdp == spec::Fsdp::none));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

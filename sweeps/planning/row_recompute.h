@@ -1,0 +1,17 @@
+// What a row says of recomputation, in the many ways that people write it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/spec/plan_knobs.h"
+#include "sweeps/planning/row_reader.h"
+
+namespace moetune::sweeps {
+
+/// Reads the key recompute into the set, which is empty before. `assumed` gets a line for whatever
+/// is not what the row says to the letter.
+void read_recompute(const RowReader& row, spec::PlanRecomputeSet& recompute,
+                    std::vector<std::string>& assumed);
+
+}  // namespace moetune::sweeps

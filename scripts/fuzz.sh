@@ -23,7 +23,7 @@ sources_of() {
     model_json) echo engine/spec/hf_*.cpp engine/spec/rope.cpp ;;
     hardware_json) echo engine/spec/hardware_spec.* ;;
     sweep_json) echo engine/spec/{sweep_spec,trial_spec,knobs}.* engine/spec/trial_fields.h ;;
-    published_rows) echo sweeps/planning/{published_rows,release_defaults}.cpp engine/spec/hardware_names.cpp ;;
+    published_rows) echo sweeps/planning/{published_rows,release_defaults,row_flags,row_recompute,row_words}.cpp engine/spec/hardware_names.cpp ;;
   esac
 }
 seeds_of() {

@@ -168,6 +168,35 @@ void read_offload(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
   }
 }
 
+/// What is trained beside frozen weights.
+void read_adapters(const RowReader& row, PublishedRow& result) {
+  const RowReader peft = row.object("peft");
+  const RowFlags flags(row);
+  struct Place {
+    const RowReader& reader;
+    const char* key;
+  };
+  const Place places[] = {{row, "lora_rank"},
+                          {peft, "dim"},
+                          {flags.reader(), "lora_rank"},
+                          {flags.reader(), "peft.dim"}};
+  std::optional<int64_t> rank;
+  for (const Place& place : places) {
+    const bool is_there = place.reader.has(place.key);
+    if (result.run.knobs.task != spec::TrainingTask::lora || !is_there || rank) continue;
+    rank = place.reader.size(place.key, 1);
+  }
+  if (result.run.knobs.task != spec::TrainingTask::lora) return;
+  result.run.lora_rank = rank.value_or(result.run.lora_rank);
+  if (!rank) {
+    result.assumed.push_back(fmt::format(
+        "lora_rank {}: the row does not say, Megatron-Bridge's default", result.run.lora_rank));
+  }
+  result.assumed.emplace_back(
+      "adapters at linear_qkv, linear_proj, linear_fc1 and linear_fc2, one for all experts of a "
+      "rank: Megatron-Bridge's default");
+}
+
 void read_knobs(const RowReader& row, PublishedRow& result) {
   PlanKnobs& knobs = result.run.knobs;
   for (const char* size : {"tp", "cp", "pp", "micro_batch_size"}) {
@@ -206,6 +235,7 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
   knobs.sequence_parallel = switch_word(row.word("sequence_parallel")).value_or(true);
   const std::string task = row.text("task");
   knobs.task = meant("task", task, task_word(task), spec::TrainingTask::pretrain, assumed);
+  read_adapters(row, result);
   // A factor below 0 is how Megatron says that nothing is dropped.
   const bool is_dropless = row.has("capacity_factor") && row.at("capacity_factor").is_number() &&
                            row.at("capacity_factor").get<double>() < 0;

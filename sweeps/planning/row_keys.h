@@ -49,6 +49,9 @@ inline constexpr OutputKey kRowKeys[] = {
      "a scaling: one scale a tensor."},
     {"sequence_parallel", "true or false", "", "Absent: true."},
     {"task", "text", "", "pretrain, sft or lora; absent: pretrain."},
+    {"lora_rank", "integer", "", "Of lora: the rank of its adapters; absent: 32."},
+    {"peft", "object", "", "As Megatron-Bridge has it."},
+    {"peft.dim", "integer", "", "The same as lora_rank, where that is absent."},
     {"capacity_factor", "number", "", "Tokens that an expert takes; 0, below or absent: all."},
     {"recompute", "text, list or object", "",
      "full, none or selective; the modules of selective; or the next four. Absent: as the release "
@@ -119,6 +122,8 @@ inline constexpr OutputKey kRowKeys[] = {
     {"other_knobs.moe_flex_dispatcher_num_sms", "integer", "", "As the knob."},
     {"other_knobs.moe_deepep_num_sms", "integer", "", "The same."},
     {"other_knobs.moe_hybridep_num_sms", "integer", "", "The same."},
+    {"other_knobs.lora_rank", "integer", "", "As lora_rank."},
+    {"other_knobs.peft.dim", "integer", "", "The same."},
     {"other_knobs.CUDA_DEVICE_MAX_CONNECTIONS", "integer", "", "The variable."},
     {"memory_kind", "text", "", "Of the next three: allocated or reserved."},
     {"peak_memory_bytes", "number", "bytes", "The peak."},

@@ -437,6 +437,26 @@ BOOST_DATA_TEST_CASE(recomputation_is_read_as_it_is_written, data::make(kRecompu
              json(result.assumed).dump());
 }
 
+BOOST_AUTO_TEST_CASE(adapters_have_a_rank) {
+  json row = first_row();
+  row["lora_rank"] = 0;  // not asked for where all is trained
+  BOOST_TEST_REQUIRE(read(row).reason.empty());
+  row.erase("lora_rank");
+  row["task"] = "lora";
+  const PublishedRow silent = read(row);
+  BOOST_TEST(silent.run.lora_rank == 32);
+  BOOST_TEST(is_told(silent, "lora_rank 32: the row does not say"), json(silent.assumed).dump());
+  BOOST_TEST(is_told(silent, "one for all experts of a rank"), json(silent.assumed).dump());
+  row["other_knobs"]["lora-rank"] = "4";
+  BOOST_TEST(read(row).run.lora_rank == 4);
+  row["peft"] = {{"dim", 8}};
+  BOOST_TEST(read(row).run.lora_rank == 8);
+  row["lora_rank"] = 16;
+  const PublishedRow stated = read(row);
+  BOOST_TEST(stated.run.lora_rank == 16);
+  BOOST_TEST(!is_told(stated, "lora_rank"), json(stated.assumed).dump());
+}
+
 BOOST_AUTO_TEST_CASE(values_of_other_types_are_read) {
   json row = first_row();
   row["cuda_graphs"] = false;

@@ -40,6 +40,45 @@ BOOST_AUTO_TEST_CASE(static_parts_are_bytes_a_parameter) {
   BOOST_TEST(narrow.optimizer == 6 * n);
 }
 
+// 2 bytes a parameter in weights, 4 in gradients, 12 in the optimizer's state, which 8 ranks share.
+BOOST_AUTO_TEST_CASE(adapters_alone_are_trained) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  run.knobs.task = spec::TrainingTask::lora;
+  const auto exactly = boost::test_tools::tolerance(1e-12);
+  // Of 8 layers: inputs and outputs of queries, keys and values (16 + 4 + 4 heads of 64), of
+  // attention's output, of gate and up, of down.
+  const double features = 8.0 * (1024 + 24 * 64 + 1024 + 1024 + 1024 + 2 * 2816 + 2816 + 1024);
+  const auto frozen = static_cast<double>(model.num_parameters());
+  const MemoryParts parts = predict_memory(run).worst().peak;
+  BOOST_TEST(parts.weights == 2 * (frozen + 32 * features), exactly);
+  BOOST_TEST(parts.gradients == 4 * 32 * features, exactly);
+  BOOST_TEST(parts.optimizer == 12 * 32 * features / 8, exactly);
+  BOOST_TEST(parts.dummy_gradients == 0);
+  run.lora_rank = 8;
+  BOOST_TEST(predict_memory(run).worst().peak.gradients == 4 * 8 * features, exactly);
+  run.knobs.dp = 4;
+  run.knobs.tp = 2;
+  BOOST_TEST(predict_memory(run).worst().peak.gradients == 4 * 8 * features / 2, exactly);
+}
+
+BOOST_AUTO_TEST_CASE(experts_of_a_rank_share_their_adapter) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  run.knobs.ep = 4;
+  run.knobs.task = spec::TrainingTask::lora;
+  const double attention = 8.0 * (1024 + 24 * 64 + 1024 + 1024);
+  const double experts = 8.0 * (1024 + 2 * 512 + 512 + 1024);
+  const auto exactly = boost::test_tools::tolerance(1e-12);
+  const MemoryParts parts = predict_memory(run).worst().peak;
+  BOOST_TEST(parts.gradients == 4 * 32 * (attention + experts), exactly);
+  BOOST_TEST(parts.optimizer == 12 * 32 * (attention / 8 + experts / 2), exactly);
+}
+
 BOOST_AUTO_TEST_CASE(experts_have_replicas_of_their_own) {
   const spec::ModelSpec model = moe_model();
   const spec::HardwareSpec hardware = machine(8);

@@ -82,27 +82,39 @@ MemoryParts static_parts(const PlanRun& run, const Weights& weights, double shap
     return k.distributed_optimizer ? all / std::min<double>(all, k.optimizer_instances) : 1.0;
   };
   const bool is_sharded = k.fsdp != Fsdp::none;
-  const double held_dense = is_sharded ? dense / copies : dense;
-  const double held_experts = is_sharded ? weights.experts / expert_copies : weights.experts;
+  const auto held_of = [&](double whole, double experts) {
+    return is_sharded ? whole / copies + experts / expert_copies : whole + experts;
+  };
+  const auto owned_of = [&](double whole, double experts) {
+    return is_sharded ? held_of(whole, experts)
+                      : whole / shards(copies) + experts / shards(expert_copies);
+  };
+  const double held = held_of(dense, weights.experts);
   // Of the products' matrices, those of experts are shared out over the experts' own replicas.
   const double dense_products = std::max(0.0, weights.products - weights.experts);
   const double held_products =
       is_sharded ? dense_products / copies + (weights.products - dense_products) / expert_copies
                  : weights.products;
-  const double owned = is_sharded
-                           ? held_dense + held_experts
-                           : dense / shards(copies) + weights.experts / shards(expert_copies);
-  // Frozen weights have neither gradients nor state.
-  const double trained = k.task == spec::TrainingTask::lora ? 0 : 1;
+  // Frozen weights have neither gradients nor state: adapters beside them do.
+  const bool has_adapters = k.task == spec::TrainingTask::lora;
+  const auto rank = static_cast<double>(run.lora_rank);
+  const double dense_adapters = rank * weights.adapters;
+  const double expert_adapters = rank * weights.expert_adapters;
+  const double held_adapters = has_adapters ? held_of(dense_adapters, expert_adapters) : 0;
+  const double trained = has_adapters ? held_adapters : held;
+  const double owned =
+      has_adapters ? owned_of(dense_adapters, expert_adapters) : owned_of(dense, weights.experts);
   MemoryParts parts;
-  parts.weights = element * (held_dense + held_experts);
+  parts.weights = element * (held + held_adapters);
   const double gradient = bytes_of(k.main_grads);
-  parts.gradients = trained * gradient * (held_dense + held_experts);
-  parts.optimizer = trained * state_bytes(k) * owned;
-  if (gradient < 4 && !k.precision_aware_optimizer) parts.optimizer += trained * 4 * owned;
+  parts.gradients = gradient * trained;
+  parts.optimizer = state_bytes(k) * owned;
+  if (gradient < 4 && !k.precision_aware_optimizer) parts.optimizer += 4 * owned;
   parts.narrow_weights = narrow_bytes(run) * held_products;
   if (has_narrow_weights(k)) parts.weights -= element * held_products;
-  if (k.gradient_accumulation_fusion) parts.dummy_gradients = trained * element * shapes_elements;
+  if (k.gradient_accumulation_fusion && !has_adapters) {
+    parts.dummy_gradients = element * shapes_elements;
+  }
   return parts;
 }
 
@@ -346,6 +358,7 @@ PlanRun PreparedMemory::with(const PlanKnobs& knobs, double load) const {
   run.seq_length = run_.seq_length;
   run.load = load;
   run.ep_chunks = run_.ep_chunks;
+  run.lora_rank = run_.lora_rank;
   return run;
 }
 

@@ -120,6 +120,14 @@ bool has_mixer(const ModelSpec& model, Mixer mixer) {
          std::ranges::any_of(model.mtp.layers, is_it);
 }
 
+/// Of one depth, where a hybrid does not say them.
+std::vector<LayerKind> hybrid_mtp_layers() { return {*kind_of_letter('*'), *kind_of_letter('E')}; }
+
+/// Of others a depth is like the last layer.
+void fill_mtp_layers(ModelSpec& model) {
+  if (model.mtp.layers.empty()) model.mtp.layers = {model.kind_of(model.num_layers - 1)};
+}
+
 void read_mamba(JsonReader& reader, ModelSpec& model) {
   MambaSpec& mamba = model.mamba;
   mamba.num_heads = reader.integer(model_key("mamba_num_heads"));
@@ -168,9 +176,7 @@ void read_mtp(JsonReader& reader, const Family& family, ModelSpec& model) {
   if (family.mixer != MixerKeys::pattern) return;
   constexpr auto kMost = static_cast<size_t>(detail::kMaxMtpDepth);
   model.mtp.layers = read_pattern(reader, kMtpPattern, kMost);
-  if (model.mtp.layers.empty()) {
-    model.mtp.layers = {*kind_of_letter('*'), *kind_of_letter('E')};
-  }
+  if (model.mtp.layers.empty()) model.mtp.layers = hybrid_mtp_layers();
 }
 
 void read_mixers(JsonReader& reader, const Family& family, ModelSpec& model) {
@@ -184,10 +190,26 @@ void read_mixers(JsonReader& reader, const Family& family, ModelSpec& model) {
     model.layer_kinds.push_back(
         {mixers[layer], model.is_moe_layer[layer] ? FeedForward::moe : FeedForward::dense});
   }
-  if (model.mtp.depth > 0 && model.mtp.layers.empty()) {
-    model.mtp.layers = {model.kind_of(model.num_layers - 1)};
-  }
+  if (model.mtp.depth > 0) fill_mtp_layers(model);
   if (has_mixer(model, Mixer::mamba)) read_mamba(reader, model);
+}
+
+void set_mtp_depth(ModelSpec& model, int64_t depth) {
+  constexpr auto kMost = static_cast<int64_t>(detail::kMaxMtpDepth);
+  if (depth < 0 || depth > kMost) {
+    throw base::UsageError(fmt::format(
+        "multi-token prediction of {} layers is asked for, expected 0 to {}", depth, kMost));
+  }
+  model.mtp.depth = depth;
+  if (depth == 0) {
+    model.mtp = {};
+    return;
+  }
+  const bool is_hybrid = has_mixer(model, Mixer::mamba) && model.num_experts > 0;
+  if (model.mtp.layers.empty() && is_hybrid) {
+    model.mtp.layers = hybrid_mtp_layers();
+  }
+  fill_mtp_layers(model);
 }
 
 }  // namespace moetune::spec

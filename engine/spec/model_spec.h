@@ -182,6 +182,9 @@ nlohmann::json language_model_part(const nlohmann::json& document, const Source&
 /// that cannot be trained or planned faithfully (unknown family, unknown activation or rope type,
 /// sizes that do not fit together, dropout in a family that the engine runs).
 ModelSpec model_from_json(const nlohmann::json& json, const Source& source);
+/// Gives a model so many layers of multi-token prediction, of the kind that its file would give
+/// them. Throws base::UsageError for a depth that no file may have.
+void set_mtp_depth(ModelSpec& model, int64_t depth);
 /// The first part of the model that only plans know so far, as a sentence; empty for a model that
 /// the engine runs.
 std::string engine_gap(const ModelSpec& model);

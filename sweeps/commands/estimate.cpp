@@ -113,6 +113,7 @@ int estimate_one(const CommandOptions& options, const Calibration& calibration) 
     row["supported"] = true;
     row["reason"] = nullptr;
     row["knobs"] = to_json(owned.run.knobs);
+    row["assumed"] = owned.assumed;
     row["notes"] = owned.notes;
     add_settings(owned.settings, row);
     const json document = {{"rows", {row}}, {"summary", {{"num_rows", 1}, {"num_supported", 1}}}};
@@ -128,6 +129,7 @@ int estimate_one(const CommandOptions& options, const Calibration& calibration) 
       base::format_bytes(std::llround(estimate.allocated_bytes.low)),
       base::format_bytes(std::llround(estimate.allocated_bytes.high)), name_of(estimate.verdict),
       estimate.load_that_fits, base::name_of(tuner::planner::wall_of(estimate.step)));
+  for (const std::string& assumed : owned.assumed) std::cout << "assumed: " << assumed << '\n';
   for (const std::string& note : owned.notes) std::cout << "note: " << note << '\n';
   std::cout << settings_text(owned.settings);
   return 0;

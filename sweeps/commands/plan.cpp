@@ -303,7 +303,8 @@ std::string today() {
 
 int run_plan_command(const CommandOptions& options) {
   const NamedModel named = model_and_config(options.required("model", "a model"));
-  const std::shared_ptr<const spec::ModelSpec>& model = named.spec;
+  std::shared_ptr<const spec::ModelSpec> model = named.spec;
+  nlohmann::json model_config = named.config;
   const std::string machine = options.required("hardware", "a hardware file or name");
   const Calibration calibration = options.has("calibration")
                                       ? load_calibration(options.text("calibration"))
@@ -354,7 +355,7 @@ int run_plan_command(const CommandOptions& options) {
   std::string without_words;
   const auto settle = [&](bool has_own_defaults) {
     if (dialect) {
-      search_in_words_of(*dialect, named.config, question);
+      search_in_words_of(*dialect, model_config, question);
       if (!has_own_defaults) {
         spec::dialects::follow_defaults(question.base, *dialect);
         // It shards with FSDP2 unless it is told to replicate.
@@ -375,6 +376,12 @@ int run_plan_command(const CommandOptions& options) {
       today_config = run_config_of(options, "against", hardware->num_devices());
       const spec::dialects::RunConfig& config = *today_config;
       theirs = owned_run(config, model, hardware);
+      // Both sides train the same.
+      if (theirs->model->mtp.depth != model->mtp.depth) {
+        model = theirs->model;
+        model_config = with_mtp_depth(model_config, model->mtp.depth);
+        question.model = model.get();
+      }
       if (!dialect) dialect = config.dialect;
       if (config.seq_length > 0 && !options.has("seq")) question.seq_length = config.seq_length;
       if (config.global_batch_size > 0 && !options.has("gbs")) {
@@ -389,6 +396,7 @@ int run_plan_command(const CommandOptions& options) {
     if (theirs) {
       result.against->notes = theirs->notes;
       result.against->settings = theirs->settings;
+      std::ranges::copy(theirs->assumed, std::back_inserter(result.assumptions));
     }
   } else {
     if (options.has("against")) throw base::UsageError("--against needs --gpus");
@@ -423,7 +431,7 @@ int run_plan_command(const CommandOptions& options) {
     }
   }
   const std::string written = options.has("export") && !result.answer.best.empty()
-                                  ? exported(options, named.config, today_config, result)
+                                  ? exported(options, model_config, today_config, result)
                                   : std::string();
   if (options.wants_json()) {
     nlohmann::json document = to_json(result);

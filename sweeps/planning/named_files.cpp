@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "engine/spec/dialects/concepts.h"
 #include "engine/spec/document.h"
 #include "engine/spec/library.h"
 #include "engine/spec/pipeline_layout.h"
@@ -65,7 +66,33 @@ void check_agrees(const dialects::RunConfig& config, const spec::ModelSpec& mode
   }
 }
 
+/// Layers of multi-token prediction that a run asks for, also by the stages that it writes.
+int64_t mtp_depth_of(const dialects::RunConfig& config, const tuner::planner::Stages& stages) {
+  if (config.mtp_depth) return *config.mtp_depth;
+  int64_t depth = 0;
+  for (const std::string& letters : stages) depth += std::ranges::count(letters, 'm');
+  return depth;
+}
+
+/// What was taken where a run does not ask for the layers that its model's file has.
+std::string without_mtp(const dialects::RunConfig& config) {
+  std::string text = "multi-token prediction is off: the command does not ask for it";
+  const std::string key = dialects::key_of(dialects::row_of("mtp_num_layers"), config.dialect);
+  const bool may_be_in_recipe = config.dialect == dialects::Dialect::megatron_bridge ||
+                                config.dialect == dialects::Dialect::primus;
+  if (may_be_in_recipe && !config.model_name.empty()) {
+    text += fmt::format(" (where its recipe or model file does, say {} beside it)", key);
+  }
+  return text;
+}
+
 }  // namespace
+
+nlohmann::json with_mtp_depth(nlohmann::json config, int64_t depth) {
+  for (const char* key : {"num_nextn_predict_layers", "mtp_num_hidden_layers"}) config.erase(key);
+  if (depth > 0) config["num_nextn_predict_layers"] = depth;
+  return config;
+}
 
 std::string dialect_names() {
   const auto& rows = spec::NameTable<dialects::Dialect>::kRows;
@@ -144,6 +171,17 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
         spec::model_from_json(config.model, spec::Source("the run's model")));
   }
   check_agrees(config, *model, hardware->num_devices());
+  tuner::planner::Stages stages;
+  if (!config.pipeline_layout.empty()) {
+    stages = spec::pipeline_stages_for(config.pipeline_layout, config.knobs.pp, model->num_layers);
+  }
+  const int64_t mtp_depth = mtp_depth_of(config, stages);
+  if (mtp_depth != model->mtp.depth) {
+    if (!config.mtp_depth && mtp_depth == 0) owned.assumed.push_back(without_mtp(config));
+    spec::ModelSpec trained = *model;
+    spec::set_mtp_depth(trained, mtp_depth);
+    model = std::make_shared<const spec::ModelSpec>(std::move(trained));
+  }
   owned.model = std::move(model);
   owned.hardware = std::move(hardware);
   owned.notes = config.notes;
@@ -164,10 +202,7 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
                               ? config.global_batch_size
                               : int64_t{run.knobs.micro_batch_size} * run.knobs.dp;
   check_tokens(run);
-  if (!config.pipeline_layout.empty()) {
-    run.stages =
-        spec::pipeline_stages_for(config.pipeline_layout, run.knobs.pp, run.model->num_layers);
-  }
+  run.stages = std::move(stages);
   run.is_of_megatron = config.dialect != dialects::Dialect::torchtitan;
   const tuner::planner::PlanRule* broken = tuner::planner::broken_rule(run);
   if (broken != nullptr) {

@@ -38,13 +38,17 @@ struct OwnedRun {
   std::shared_ptr<const spec::HardwareSpec> hardware;
   tuner::planner::PlanRun run;
   std::vector<std::string> notes;
+  std::vector<std::string> assumed;           ///< what the run leaves open, and what was taken
   spec::dialects::UnpricedSettings settings;  ///< that no figure follows from
 };
+/// A config.json with another depth of multi-token prediction.
+nlohmann::json with_mtp_depth(nlohmann::json config, int64_t depth);
 /// In JSON their first keys, and how many they are; for people a line each, none of an empty list.
 void add_settings(const spec::dialects::UnpricedSettings& settings, nlohmann::json& document);
 std::string settings_text(const spec::dialects::UnpricedSettings& settings);
-/// `model` may be null: then the text has to say its sizes. Throws base::UsageError where the run
-/// lacks a size or breaks a rule of the engine that it is for.
+/// `model` may be null: then the text has to say its sizes. Multi-token prediction is what the text
+/// asks for, whatever `model` has: a checkpoint comes with it, a run trains it only if told. Throws
+/// base::UsageError where the run lacks a size or breaks a rule of the engine that it is for.
 OwnedRun owned_run(const spec::dialects::RunConfig& config,
                    std::shared_ptr<const spec::ModelSpec> model,
                    std::shared_ptr<const spec::HardwareSpec> hardware);

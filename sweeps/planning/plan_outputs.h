@@ -107,8 +107,8 @@ inline constexpr OutputKey kEstimateKeys[] = {
     {"rows[].published_peak_allocated_bytes", "number or null", "bytes", "The same."},
     {"rows[].published_peak_reserved_bytes", "number or null", "bytes", "The same."},
     {"rows[].assumed[]", "list of texts", "",
-     "--rows: what the row leaves open and how it was priced, and rules of Megatron-Core that it "
-     "breaks."},
+     "--rows, --run: what the row or the command leaves open and how it was priced; of --rows also "
+     "rules of Megatron-Core that it breaks."},
     {"rows[].knobs.*", "any", "", "--run, SPEC: the configuration as it was understood."},
     {"rows[].notes[]", "list of texts", "", "--run: what was understood only in part."},
     {"rows[].not_priced_settings[]", "list of texts", "",

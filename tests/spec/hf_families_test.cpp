@@ -626,6 +626,25 @@ BOOST_DATA_TEST_CASE(no_value_of_any_field_gets_past_the_checks, data::make(kSam
   }
 }
 
+// A run may train another depth than its model's file has.
+BOOST_AUTO_TEST_CASE(another_depth_is_as_a_file_with_it) {
+  for (const json& config : {deepseek_v3(), nemotron_h()}) {
+    const ModelSpec from_file = read(with(config, {{"num_nextn_predict_layers", 2}}));
+    ModelSpec model = read(config);
+    BOOST_TEST_REQUIRE(model.mtp.depth == 0);
+    set_mtp_depth(model, 2);
+    BOOST_TEST(model.mtp.depth == 2);
+    BOOST_TEST((model.mtp.layers == from_file.mtp.layers));
+    BOOST_TEST(model.num_mtp_parameters() == from_file.num_mtp_parameters());
+    set_mtp_depth(model, 0);
+    BOOST_TEST(model.num_mtp_parameters() == 0);
+    for (const int64_t depth : {-1, 65}) {
+      const std::string message = usage_error([&] { set_mtp_depth(model, depth); });
+      BOOST_TEST(contains(message, "expected 0 to 64"), message);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace moetune::spec

@@ -98,6 +98,9 @@ void read_connections(Reading& in) {
 }
 
 void make_model(Reading& in) {
+  if (in.traits.contains("mtp_num_layers")) {
+    in.run.mtp_depth = in.traits["mtp_num_layers"].get<int64_t>();
+  }
   in.problems.attempt([&] { in.run.model = huggingface_of(in.traits, in.run.notes); });
   if (in.run.model.contains("vocab_size") && in.run.model.contains("model_type")) {
     // Megatron pads the table so that every tensor-parallel rank gets the same.

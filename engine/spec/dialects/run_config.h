@@ -84,6 +84,8 @@ struct RunConfig {
   /// Those that the launcher of a command starts, whatever the importer was told.
   int64_t stated_world_size = 0;
   std::string pipeline_layout;  ///< stages written by hand, as in "Et*3|(tt|)*2tL"
+  /// Depth of multi-token prediction, where it is said. Nothing trains it unasked.
+  std::optional<int64_t> mtp_depth;
   /// Variables that change how fast the run is or what it needs.
   std::map<std::string, std::string, std::less<>> environment;
   std::vector<UnknownSetting> unknown;  ///< in their order

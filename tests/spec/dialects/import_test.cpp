@@ -105,6 +105,18 @@ BOOST_AUTO_TEST_CASE(old_spellings_of_megatron) {
   BOOST_TEST(flags("--moe-deepep-num-sms 20").knobs.moe_flex_dispatcher_num_sms == 20);
 }
 
+// It is no size of the model: what is said is kept apart, and so is that nothing is said.
+BOOST_AUTO_TEST_CASE(the_depth_of_multi_token_prediction_is_kept) {
+  BOOST_TEST(!flags("").mtp_depth.has_value());
+  BOOST_TEST((flags("--mtp-num-layers 0").mtp_depth == 0));
+  BOOST_TEST((flags("--mtp-num-layers 2").mtp_depth == 2));
+  const std::string bridge = "model.tensor_model_parallel_size=1 model.mtp_num_layers=";
+  BOOST_TEST((import_run(bridge + "1", kBridge).mtp_depth == 1));
+  BOOST_TEST(!import_run(bridge + "null", kBridge).mtp_depth.has_value());
+  const std::string primus = "tensor_model_parallel_size: 1\nmtp_num_layers: 1\n";
+  BOOST_TEST((import_run(primus, kPrimus).mtp_depth == 1));
+}
+
 BOOST_AUTO_TEST_CASE(virtual_stages_by_layers) {
   const RunConfig run = flags(
       "--pipeline-model-parallel-size 4 --num-layers 32 --num-layers-per-virtual-pipeline-stage 2");

@@ -122,13 +122,17 @@ int estimate_one(const CommandOptions& options, const Calibration& calibration) 
   }
   std::cout << fmt::format(
       "{:.0f} TFLOP/s a GPU ({:.0f} to {:.0f}), {:.0f} tokens/s, {} a step ({})\n"
-      "{} allocated ({} to {}), {}; fits up to an imbalance of {:.2f}; wall {}\n",
+      "{} allocated ({} to {}), {}{}; wall {}\n",
       estimate.tflops.value, estimate.tflops.low, estimate.tflops.high, estimate.tokens_per_s.value,
       base::format_ns(std::llround(estimate.step_seconds.value * 1e9)), estimate.grade,
       base::format_bytes(std::llround(estimate.allocated_bytes.value)),
       base::format_bytes(std::llround(estimate.allocated_bytes.low)),
       base::format_bytes(std::llround(estimate.allocated_bytes.high)), name_of(estimate.verdict),
-      estimate.load_that_fits, base::name_of(tuner::planner::wall_of(estimate.step)));
+      owned.model->num_experts > 0
+          ? fmt::format("; fits up to an imbalance of {:.2f}", estimate.load_that_fits)
+          : std::string(),
+      base::name_of(tuner::planner::wall_of(estimate.step)));
+  std::cout << margin_text(estimate) << '\n';
   for (const std::string& assumed : owned.assumed) std::cout << "assumed: " << assumed << '\n';
   for (const std::string& note : owned.notes) std::cout << "note: " << note << '\n';
   std::cout << settings_text(owned.settings);

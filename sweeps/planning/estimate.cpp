@@ -1,12 +1,15 @@
 // Memory and time of one run, and of many that were measured.
 #include "sweeps/planning/estimate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "kernels/base/units.h"
 #include "profiler/analysis/stats.h"
 #include "sweeps/planning/accuracy.h"
 #include "sweeps/planning/machines.h"
@@ -62,8 +65,7 @@ double done_share(const planner::PlanRun& run) {
 }
 
 /// The largest load, to a hundredth, with which the run fits; 0 where it does not even balanced.
-double load_that_fits(const planner::PlanRun& run) {
-  const auto capacity = static_cast<double>(run.hardware->memory_bytes);
+double load_that_fits(const planner::PlanRun& run, double capacity) {
   planner::PlanRun other = run;
   const auto fits = [&](double load) {
     other.load = load;
@@ -123,6 +125,23 @@ const char* name_of(Verdict verdict) {
   return "?";
 }
 
+Verdict verdict_of(double peak_bytes, double leanest_bytes, double capacity_bytes) {
+  if (capacity_bytes <= 0 || planner::device_bytes(peak_bytes) <= capacity_bytes) {
+    return Verdict::fits;
+  }
+  return leanest_bytes * kMemoryLeast > capacity_bytes ? Verdict::oom : Verdict::tight;
+}
+
+std::string margin_text(const RunEstimate& estimate) {
+  const auto bytes = [](double count) { return base::format_bytes(std::llround(count)); };
+  return fmt::format(
+      "\"fits\" keeps {} beside the peak ({:.0f} % of it for fragments, {} for CUDA's context and "
+      "communicators); {} {}",
+      bytes(estimate.margin_bytes), 100 * planner::kFragmentRatio,
+      bytes(planner::kBesidePyTorchBytes), bytes(std::abs(estimate.left_bytes)),
+      estimate.left_bytes < 0 ? "are missing" : "are left");
+}
+
 RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibration,
                          const EstimateContext& context) {
   RunEstimate estimate;
@@ -132,21 +151,24 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
   const double high = context.is_load_stated ? kMemoryHigh : kMemoryHighNatural;
   estimate.allocated_bytes = {allocated, allocated * kMemoryLow, allocated * high};
   const double pool = estimate.memory.stages[static_cast<size_t>(estimate.stage)].in_graphs;
-  estimate.reserved_bytes = {pool + planner::reserved_bytes(allocated),
-                             pool + planner::reserved_bytes(estimate.allocated_bytes.low),
-                             pool + planner::reserved_bytes(estimate.allocated_bytes.high)};
-  const auto capacity = static_cast<double>(run.hardware->memory_bytes);
+  const double capacity = static_cast<double>(run.hardware->memory_bytes) * context.memory_ratio;
+  const auto reserved = [&](double bytes) {
+    return planner::reserved_bytes(bytes, pool, capacity);
+  };
+  estimate.reserved_bytes = {reserved(allocated), reserved(estimate.allocated_bytes.low),
+                             reserved(estimate.allocated_bytes.high)};
   const double worst = estimate.memory.peak_bytes();
-  // What is predicted above the capacity never fits. What is not stated may be chosen so that it
-  // does: impossible is only what no such choice brings below.
+  // What is not stated may be chosen so that it fits: then it is not impossible either.
+  double leanest = worst;
   if (capacity > 0 && planner::device_bytes(worst) > capacity) {
-    double least = worst;
     for (const planner::PlanRun& other : context.leaner) {
-      least = std::min(least, planner::predict_memory(other).peak_bytes());
+      leanest = std::min(leanest, planner::predict_memory(other).peak_bytes());
     }
-    estimate.verdict = least * kMemoryLeast > capacity ? Verdict::oom : Verdict::tight;
   }
-  estimate.load_that_fits = load_that_fits(run);
+  estimate.verdict = verdict_of(worst, leanest, capacity);
+  estimate.margin_bytes = planner::device_bytes(worst) - worst;
+  estimate.left_bytes = capacity - planner::device_bytes(worst);
+  estimate.load_that_fits = load_that_fits(run, capacity);
   estimate.step = planner::predict_step(run, calibration.rates, {context.months});
   const double tokens = static_cast<double>(run.global_batch_size) *
                         static_cast<double>(run.seq_length) /
@@ -193,6 +215,8 @@ json to_json(const RunEstimate& estimate) {
   document["start_bytes"] = std::llround(stage.at_start);
   document["first_step_bytes"] = std::llround(stage.first_step);
   document["verdict"] = name_of(estimate.verdict);
+  document["margin_bytes"] = std::llround(estimate.margin_bytes);
+  document["left_bytes"] = std::llround(estimate.left_bytes);
   document["load_that_fits"] = estimate.load_that_fits;
   put_whole("step_time_ns", scaled(estimate.step_seconds, 1e9));
   put("tflops_per_gpu", estimate.tflops);

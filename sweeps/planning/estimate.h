@@ -34,6 +34,10 @@ struct RunEstimate {
   Interval tokens_per_s;
   std::string grade;          ///< analytic, calibrated
   double load_that_fits = 0;  ///< largest load of the busiest rank that fits; 0: none does
+  /// What "fits" keeps of a device beside the worst rank's peak: fragments, CUDA's context and
+  /// communicators.
+  double margin_bytes = 0;
+  double left_bytes = 0;  ///< of the device, behind peak and margin; negative: it lacks as many
 };
 
 /// What is known beside the run.
@@ -46,7 +50,16 @@ struct EstimateContext {
   /// The run with the leanest of what its source leaves open, in several ways; none: it leaves
   /// nothing open that memory depends on.
   std::span<const tuner::planner::PlanRun> leaner;
+  double memory_ratio = 1;  ///< share of a device's memory that may be used
 };
+
+/// What is predicted above the capacity (0: without limit) never fits. It is impossible only where
+/// the low end of what the leanest choice of all that is left open needs (`leanest_bytes`; nothing
+/// open: `peak_bytes`) is above, too.
+Verdict verdict_of(double peak_bytes, double leanest_bytes, double capacity_bytes);
+
+/// The margin of a verdict, for people: what it is for, and what is left.
+std::string margin_text(const RunEstimate& estimate);
 
 RunEstimate estimate_run(const tuner::planner::PlanRun& run, const Calibration& calibration,
                          const EstimateContext& context);

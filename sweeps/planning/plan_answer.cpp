@@ -329,6 +329,7 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   EstimateContext context;
   context.is_load_stated = true;
+  context.memory_ratio = question.memory_ratio;
   for (const planner::PlannedConfig& config : result.answer.best) {
     result.estimates.push_back(estimate_run(run_with(question, config), calibration, context));
   }

@@ -10,7 +10,8 @@ inline constexpr OutputKey kEstimateOfRun[] = {
      "What PyTorch has allocated at most: on a row's memory_rank, else on the worst one."},
     {"peak_allocated_bytes_low", "integer", "bytes", "Lower end of its interval of about 80 %."},
     {"peak_allocated_bytes_high", "integer", "bytes", "Upper end."},
-    {"peak_reserved_bytes", "integer", "bytes", "What its allocator then holds."},
+    {"peak_reserved_bytes", "integer", "bytes",
+     "What its allocator then holds: with what it keeps to use again, as far as there is room."},
     {"peak_reserved_bytes_low", "integer", "bytes", "Lower end of its interval of about 80 %."},
     {"peak_reserved_bytes_high", "integer", "bytes", "Upper end."},
     {"graph_pool_bytes", "integer", "bytes",
@@ -23,6 +24,11 @@ inline constexpr OutputKey kEstimateOfRun[] = {
     {"verdict", "text", "",
      "fits; tight: above the device's memory, but the low end is below, or is with the leanest of "
      "what a row does not state; oom: not even that."},
+    {"margin_bytes", "integer", "bytes",
+     "What fits keeps of a device beside the worst rank's peak: for fragments, CUDA's context and "
+     "communicators."},
+    {"left_bytes", "integer", "bytes",
+     "Of the device behind peak and margin; negative: it lacks as many."},
     {"load_that_fits", "number", "ratio",
      "Rows of the busiest rank's experts over their share up to which it fits; 0: not at all."},
     {"step_time_ns", "integer", "ns", "Time of a step."},

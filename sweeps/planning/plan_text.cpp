@@ -264,6 +264,7 @@ std::string to_text(const PlanResult& result) {
       "TFLOP/s and tokens/s are of one GPU ({}). load: fits while the busiest rank's experts get "
       "at most so many times their share.\n",
       r.estimates.front().grade);
+  text += fmt::format("the first: {}\n", margin_text(r.estimates.front()));
   add_memory(r.estimates.front().memory.worst(), text);
   text += "\nwhere the step of the first goes:\n";
   const planner::StepTime& step = r.estimates.front().step;

@@ -188,10 +188,24 @@ BOOST_FIXTURE_TEST_CASE(plan_finds_plans_and_says_why, Cli) {
   BOOST_TEST(document["plans"].size() == 10);
   BOOST_TEST(document["num_fit"].get<int64_t>() > 0);
   BOOST_TEST(document["plans"][0]["knobs"]["ep"].is_number());
+  // Beside a plan that fits stands nothing that does not, and the margin that says so.
+  constexpr double kBesidePyTorch = 2.5 * (1 << 30);
+  for (const json& plan : document["plans"]) {
+    const auto bytes = [&](const char* key) { return plan[key].get<double>(); };
+    const double peak = bytes("peak_allocated_bytes") + bytes("graph_pool_bytes");
+    BOOST_TEST(plan["verdict"] == "fits");
+    BOOST_TEST(std::abs(bytes("margin_bytes") - 0.02 * peak - kBesidePyTorch) < 10);
+    BOOST_TEST(bytes("left_bytes") >= 0);
+    const double device = peak + bytes("margin_bytes") + bytes("left_bytes");
+    BOOST_TEST(bytes("peak_reserved_bytes") <= device, plan.dump());
+  }
   const Answer text = run(words);
   BOOST_TEST(text.out.find("memory of the first") != std::string::npos);
   // The sum has graph pools in it, which PyTorch does not call allocated.
   BOOST_TEST(text.out.find("\n  peak ") != std::string::npos);
+  BOOST_TEST(text.out.find("\"fits\" keeps ") != std::string::npos, text.out);
+  BOOST_TEST(text.out.find("2 % of it for fragments, 2.50 GiB for CUDA's context") !=
+             std::string::npos);
 }
 
 /// The data of a chart in a page.

@@ -201,6 +201,22 @@ BOOST_AUTO_TEST_CASE(the_loss_needs_its_logits) {
   BOOST_TEST(predict_memory(run).worst().peak.transient == 2 * logits + 8 * hidden);
 }
 
+// Where there is room the allocator keeps blocks to use again; at the largest peak that fits it has
+// given back so many that no more is reserved than there is.
+BOOST_AUTO_TEST_CASE(what_fits_reserves_no_more_than_there_is) {
+  constexpr double kGiB = 1 << 30;
+  const double capacity = 80 * kGiB;
+  const auto near = boost::test_tools::tolerance(1e-12);
+  BOOST_TEST(reserved_bytes(40 * kGiB, 0, capacity) == 42.9 * kGiB, near);
+  BOOST_TEST(reserved_bytes(40 * kGiB, 2 * kGiB, capacity) == 44.9 * kGiB, near);
+  BOOST_TEST(reserved_bytes(76 * kGiB, 0, 0) == 81.06 * kGiB, near);
+  // 1.02 x 75 + 2.5 are 79 GiB.
+  BOOST_TEST(device_bytes(75 * kGiB) == 79 * kGiB, near);
+  BOOST_TEST(reserved_bytes(75 * kGiB, 0, capacity) == 77.5 * kGiB, near);
+  BOOST_TEST(reserved_bytes(73 * kGiB, 2 * kGiB, capacity) == 77.5 * kGiB, near);
+  BOOST_TEST(reserved_bytes(100 * kGiB, 0, capacity) == 102 * kGiB, near);
+}
+
 BOOST_AUTO_TEST_CASE(a_prepared_pipeline_says_the_same) {
   const spec::ModelSpec model = moe_model();
   const spec::HardwareSpec hardware = machine(8);

@@ -458,16 +458,17 @@ MemoryPrediction predict_memory(const PlanRun& run) {
   return PreparedMemory(run).predict(run.knobs, run.load);
 }
 
-double reserved_bytes(double allocated_bytes) {
-  constexpr double kFragments = 0.06;
-  constexpr double kLeast = 512 * kMiB;
-  return allocated_bytes * (1 + kFragments) + kLeast;
+double device_bytes(double peak_bytes) {
+  return peak_bytes * (1 + kFragmentRatio) + kBesidePyTorchBytes;
 }
 
-double device_bytes(double peak_bytes) {
-  constexpr double kContextAndCommunicators = 2560 * kMiB;
-  constexpr double kFragmentsUnderPressure = 0.02;
-  return peak_bytes * (1 + kFragmentsUnderPressure) + kContextAndCommunicators;
+double reserved_bytes(double allocated_bytes, double pool_bytes, double capacity_bytes) {
+  constexpr double kCachedRatio = 0.06;
+  constexpr double kCachedLeast = 512 * kMiB;
+  const double with_cache = pool_bytes + allocated_bytes * (1 + kCachedRatio) + kCachedLeast;
+  if (capacity_bytes <= 0) return with_cache;
+  const double least = (pool_bytes + allocated_bytes) * (1 + kFragmentRatio);
+  return std::min(with_cache, std::max(capacity_bytes - kBesidePyTorchBytes, least));
 }
 
 }  // namespace moetune::tuner::planner

@@ -140,10 +140,18 @@ class PreparedMemory {
 /// top: reserved_bytes, device_bytes.
 MemoryPrediction predict_memory(const PlanRun& run);
 
-/// What the caching allocator holds for so many allocated bytes, and what is used of a device at a
-/// peak of so many: by the published runs that state more than one of the three (docs/planner.md).
-double reserved_bytes(double allocated_bytes);
+/// Of a peak what lies in fragments where memory is short: the allocator then gives back its cache.
+inline constexpr double kFragmentRatio = 0.02;
+/// Of a device what is not PyTorch's: CUDA's context and communicators.
+inline constexpr double kBesidePyTorchBytes = 2560.0 * (1 << 20);
+
+/// What is used at least of a device at a peak of so many bytes, graph pools included: what fits.
 double device_bytes(double peak_bytes);
+/// What the caching allocator holds for so many allocated bytes and a pool of graphs, on a device
+/// of `capacity_bytes` (0: without limit). With room it keeps blocks that it may use again; without
+/// it gives them back, so that at a peak that fits no more is reserved than there is. Both by the
+/// published runs that state more than one of the three (docs/planner.md).
+double reserved_bytes(double allocated_bytes, double pool_bytes, double capacity_bytes);
 
 /// Micro-batches (or, of virtual stages, each one's) whose forward a pipeline rank holds at most.
 /// One entry for each of its virtual stages.

@@ -76,6 +76,7 @@ struct PlanChange {
   std::optional<double> gain_ratio;
   std::optional<double> more_bytes;
   std::string broken_rule;  ///< of an illegal one
+  std::string unfit{};      ///< tight or oom: it does not fit with this change alone
 };
 
 struct PlanThumb {

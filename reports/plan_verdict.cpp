@@ -28,6 +28,11 @@ std::string figure_cell(const PlanFigure& figure, std::string (*text)(double)) {
       figure.value, text(figure.value), interval_note(figure, text));
 }
 
+std::string unfit_note(const PlanChange& change) {
+  if (change.unfit.empty()) return "";
+  return change.unfit == "tight" ? "tight alone" : "does not fit alone";
+}
+
 std::string change_rows(const std::vector<PlanChange>& changes) {
   std::string html;
   for (const PlanChange& change : changes) {
@@ -39,12 +44,13 @@ std::string change_rows(const std::vector<PlanChange>& changes) {
       html += number_cell(change.gain_ratio, signed_percent(*change.gain_ratio));
       html += number_cell(change.more_bytes,
                           change.more_bytes ? signed_bytes(*change.more_bytes) : "–");
-      html += "<td></td>";
+      html += fmt::format("<td>{}</td>", unfit_note(change));
     } else if (change.broken_rule.empty()) {
       html += "<td class=\"num\">–</td>";
       html += number_cell(change.more_bytes,
                           change.more_bytes ? signed_bytes(*change.more_bytes) : "–");
-      html += "<td>speed not priced</td>";
+      const std::string unfit = unfit_note(change);
+      html += fmt::format("<td>speed not priced{}{}</td>", unfit.empty() ? "" : ", ", unfit);
     } else {
       html += fmt::format("<td class=\"num\">–</td><td class=\"num\">–</td><td>not alone: {}</td>",
                           escape(change.broken_rule));
@@ -192,8 +198,9 @@ std::string plan_against(const PlanPage& page) {
       interval_note(theirs.tflops, whole), rounded_ns(theirs.step_ns.value),
       rounded_bytes(theirs.peak_bytes.value), escape(theirs.verdict));
   if (!page.rows.empty()) {
-    html += fmt::format(" The first plan is <strong>{:.2f} times</strong> as fast.",
-                        theirs.step_ns.value / page.rows.front().step_ns.value);
+    html +=
+        fmt::format(" The first plan is <strong>{:.2f} times</strong> as fast in tokens a second.",
+                    page.rows.front().tokens_per_s.value / theirs.tokens_per_s.value);
   }
   html += "</p>\n";
   return theirs.changes.empty() ? html : html + change_table(theirs.changes, "knob");

@@ -29,11 +29,33 @@ using spec::PlanKnobs;
 namespace {
 
 constexpr std::string_view kLayoutFlag = "pipeline_model_parallel_layout";
+constexpr std::string_view kBatch = "global_batch_size";
+constexpr std::string_view kLength = "seq_length";
 
-/// Fills in what each change alone, on the way to `goal`, does to `run`.
-void judge_changes(const PlanRun& run, const PlanRun& goal, const Calibration& calibration,
-                   std::vector<KnobGain>& changes) {
-  const double seconds = planner::predict_step(run, calibration.rates).seconds;
+double rate_of_tokens(const PlanRun& run, const Calibration& calibration) {
+  return planner::tokens_per_s_per_device(run,
+                                          planner::predict_step(run, calibration.rates).seconds);
+}
+
+/// The best in front, those that do not fit behind, then the illegal ones. Where the run itself
+/// does not fit and no change alone makes it, the least memory leads.
+void sort_changes(bool has_run_fit, std::vector<KnobGain>& changes) {
+  const auto fits = [](const KnobGain& change) { return change.verdict == Verdict::fits; };
+  const bool is_by_memory = !has_run_fit && std::ranges::none_of(changes, fits);
+  const auto place = [&](const KnobGain& change) {
+    if (!change.verdict) return std::pair{3, 0.0};
+    if (is_by_memory) return std::pair{2, *change.bytes};
+    if (!fits(change)) return std::pair{2, change.gain ? -*change.gain : 1.0};
+    return change.gain ? std::pair{0, -*change.gain} : std::pair{1, 0.0};
+  };
+  std::ranges::stable_sort(changes, std::less{}, place);
+}
+
+/// Fills in what each change alone, on the way to `goal`, does to `run` on devices that may use so
+/// many bytes.
+void judge_changes(const PlanRun& run, const PlanRun& goal, double capacity_bytes,
+                   const Calibration& calibration, std::vector<KnobGain>& changes) {
+  const double speed = rate_of_tokens(run, calibration);
   const double bytes = planner::predict_memory(run).peak_bytes();
   for (KnobGain& change : changes) {
     PlanRun changed = run;
@@ -43,6 +65,10 @@ void judge_changes(const PlanRun& run, const PlanRun& goal, const Calibration& c
         change.broken_rule = "layout_stages";
         continue;
       }
+    } else if (change.knob == kBatch) {
+      changed.global_batch_size = goal.global_batch_size;
+    } else if (change.knob == kLength) {
+      changed.seq_length = goal.seq_length;
     } else {
       spec::set_plan_knob(changed.knobs, *spec::find_plan_knob(change.knob), change.to);
     }
@@ -61,17 +87,14 @@ void judge_changes(const PlanRun& run, const PlanRun& goal, const Calibration& c
       changed.stages =
           planner::choose_stages(changed, planner::stage_parts(changed, works, calibration.rates));
     }
-    change.gain = seconds / planner::predict_step(changed, calibration.rates).seconds - 1;
-    change.bytes = planner::predict_memory(changed).peak_bytes() - bytes;
+    change.gain = rate_of_tokens(changed, calibration) / speed - 1;
+    const double peak = planner::predict_memory(changed).peak_bytes();
+    change.bytes = peak - bytes;
+    change.verdict = verdict_of(peak, capacity_bytes, false);
     change.is_priced = planner::has_price_in_time(change.knob);
     if (!change.is_priced) change.gain.reset();
   }
-  // Behind those with a price come those without, then the illegal ones.
-  const auto place = [](const KnobGain& change) {
-    return change.gain.value_or(change.is_priced ? -2 : -1);
-  };
-  std::stable_sort(changes.begin(), changes.end(),
-                   [&](const KnobGain& a, const KnobGain& b) { return place(a) > place(b); });
+  sort_changes(verdict_of(bytes, capacity_bytes, false) == Verdict::fits, changes);
 }
 
 /// The fastest plan known, of the best and of the space, for which `holds`.
@@ -115,6 +138,8 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
   const planner::PlannedConfig& first = answer.best.front();
   const PlanRun run = run_with(question, first);
   const double tokens_per_s = planner::tokens_per_s_per_device(run, first.seconds);
+  const double capacity =
+      static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
   std::vector<KnobGain> helps;
   const auto add = [&](const char* what, std::string from, std::string to, const PlanRun& changed) {
     if (planner::broken_rule(changed) != nullptr) return;
@@ -122,12 +147,15 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
     const double gain = planner::tokens_per_s_per_device(changed, seconds) / tokens_per_s - 1;
     constexpr double kLeast = 0.001;
     if (gain < kLeast) return;
+    const double peak = planner::predict_memory(changed).peak_bytes();
     helps.push_back({what,
                      std::move(from),
                      std::move(to),
                      gain,
-                     planner::predict_memory(changed).peak_bytes() - first.peak_bytes,
-                     {}});
+                     peak - first.peak_bytes,
+                     {},
+                     true,
+                     verdict_of(peak, capacity, false)});
   };
   const spec::HardwareSpec& hardware = *question.hardware;
   using spec::PrecisionRecipe;
@@ -173,7 +201,9 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
                      base::format_bytes(std::llround(planner::device_bytes(config.peak_bytes))),
                      gain,
                      config.peak_bytes - first.peak_bytes,
-                     {}});
+                     {},
+                     true,
+                     Verdict::fits});
   }
   std::stable_sort(helps.begin(), helps.end(),
                    [](const KnobGain& a, const KnobGain& b) { return *a.gain > *b.gain; });
@@ -276,6 +306,8 @@ std::vector<KnobGain> differences(const PlanRun& from, const PlanRun& to) {
     return layout.empty() ? std::string("none") : layout;
   };
   add(kLayoutFlag, written(from), written(to));
+  add(kBatch, std::to_string(from.global_batch_size), std::to_string(to.global_batch_size));
+  add(kLength, std::to_string(from.seq_length), std::to_string(to.seq_length));
   return changes;
 }
 
@@ -347,10 +379,14 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
       theirs.run.stages = planner::unwritten_stages(*against);
     }
     theirs.estimate = estimate_run(theirs.run, calibration, context);
+    const double peak = theirs.estimate.memory.peak_bytes();
+    theirs.missing_bytes = missing_bytes(question, peak);
     if (!result.answer.best.empty()) {
       const PlanRun ours = run_with(question, result.answer.best.front());
       theirs.changes = differences(theirs.run, ours);
-      judge_changes(theirs.run, ours, calibration, theirs.changes);
+      const double capacity =
+          static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
+      judge_changes(theirs.run, ours, capacity, calibration, theirs.changes);
     }
     result.against = std::move(theirs);
   }

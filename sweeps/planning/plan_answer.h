@@ -19,19 +19,23 @@ struct KnobGain {
   std::string knob;
   std::string from;
   std::string to;
-  /// Step time before / after - 1, by this change alone; 0.1 is a tenth faster. Empty if the change
-  /// alone is illegal or has no price.
+  /// Tokens a second after / before - 1, by this change alone; 0.1 is a tenth faster. Empty if the
+  /// change alone is illegal or has no price.
   std::optional<double> gain;
-  std::optional<double> bytes;  ///< additional memory of the worst rank
-  std::string broken_rule{};    ///< the rule that the change alone breaks; empty: it is legal
-  bool is_priced = true;        ///< in time: false where neither formula nor figure is known
+  std::optional<double> bytes;       ///< additional memory of the worst rank
+  std::string broken_rule{};         ///< the rule that the change alone breaks; empty: it is legal
+  bool is_priced = true;             ///< in time: false where neither formula nor figure is known
+  std::optional<Verdict> verdict{};  ///< of the run with this change alone; empty: it is illegal
 };
 
 /// The run of today, for --against.
 struct Against {
   tuner::planner::PlanRun run;
   RunEstimate estimate;
-  std::vector<KnobGain> changes;   ///< differences from it to the first plan
+  /// Differences from it to the first plan: those behind which it fits first, the best in front.
+  /// If it does not fit as it is and no change alone helps, that with the least memory in front.
+  std::vector<KnobGain> changes;
+  double missing_bytes = 0;        ///< memory that a device lacks for it; negative: it fits
   std::vector<std::string> notes;  ///< parts of the command that were only partly understood
   spec::dialects::UnpricedSettings settings;
 };
@@ -85,7 +89,8 @@ void play_best(const Calibration& calibration, bool has_records, PlanResult& res
 PlanResult make_plan(const tuner::planner::PlanQuestion& question, const Calibration& calibration,
                      const std::optional<tuner::planner::PlanRun>& against);
 
-/// The knobs that differ, as text, in the order of the table; then the stages set by hand.
+/// The knobs that differ, as text, in the order of the table; then the stages set by hand, the
+/// batch and the length of its sequences.
 std::vector<KnobGain> differences(const tuner::planner::PlanRun& from,
                                   const tuner::planner::PlanRun& to);
 
@@ -94,6 +99,8 @@ std::string layout_text(const spec::PlanKnobs& knobs);
 std::string choices_text(const tuner::planner::PlanRun& run);
 /// The part of the step in which another plan differs most from the best, and by how much.
 std::string why_slower(const tuner::planner::StepTime& best, const tuner::planner::StepTime& other);
+/// Tokens a second and GPU of the first plan over those of the run of today: steps may differ.
+double speed_ratio(const Against& theirs, const PlanResult& result);
 /// Memory that a device lacks for a configuration with this peak; negative if it fits.
 double missing_bytes(const tuner::planner::PlanQuestion& question, double peak_bytes);
 

@@ -92,11 +92,14 @@ inline constexpr OutputKey kKnobGainKeys[] = {
     {"from", "text", "", "Its value before."},
     {"to", "text", "", "Its value after."},
     {"gain_ratio", "number or null", "ratio",
-     "How much faster this change alone makes it; null: it is illegal alone or has no price."},
+     "Tokens a second after this change alone over those before, less 1; null: it is illegal alone "
+     "or has no price."},
     {"is_priced", "true or false", "",
      "false: neither a formula nor a published figure tells what it does to the step."},
     {"more_bytes", "integer or null", "bytes", "What it needs more."},
     {"broken_rule", "text or null", "", "Of a change that is illegal alone."},
+    {"verdict", "text or null", "",
+     "fits, tight or oom, with this change alone; null: it is illegal alone."},
 };
 inline constexpr SharedKeys kKnobGain = {"A change", "One knob, and what it buys.", kKnobGainKeys};
 
@@ -254,7 +257,14 @@ inline constexpr OutputKey kPlanKeys[] = {
      "How much slower the fastest known plan that keeps to it is; null: none is known."},
     {"helps[]", "list of objects", "", "What one change of what was asked would buy."},
     {"against.knobs.*", "any", "", "--against: the run of today."},
-    {"against.changes[]", "list of objects", "", "What differs from it in the first plan."},
+    {"against.missing_bytes", "integer", "bytes",
+     "What a device lacks for it; not above 0: it fits."},
+    {"against.speed_ratio", "number or null", "ratio",
+     "Tokens a second and GPU of the first plan over its own; null: nothing fits."},
+    {"against.changes[]", "list of objects", "",
+     "What differs from it in the first plan: the best in front, those that do not fit alone "
+     "behind, "
+     "then the illegal. Where it does not fit itself and no change alone helps, by memory."},
     {"against.notes[]", "list of texts", "", "What of it was understood only in part."},
     {"against.not_priced_settings[]", "list of texts", "",
      "Choices that are known and from which no figure follows, the first 20."},

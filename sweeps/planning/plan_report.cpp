@@ -94,7 +94,12 @@ void fill_memory_and_time(const RunEstimate& estimate, PlanPage& page) {
 }
 
 reports::PlanChange change_of(const KnobGain& gain) {
-  return {{gain.knob, gain.from, gain.to}, gain.gain, gain.bytes, gain.broken_rule};
+  const bool fits = !gain.verdict || *gain.verdict == Verdict::fits;
+  return {{gain.knob, gain.from, gain.to},
+          gain.gain,
+          gain.bytes,
+          gain.broken_rule,
+          fits ? "" : name_of(*gain.verdict)};
 }
 
 void fill_against(const Against& theirs, PlanPage& page) {

@@ -50,6 +50,10 @@ double missing_bytes(const planner::PlanQuestion& question, double peak_bytes) {
          static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
 }
 
+double speed_ratio(const Against& theirs, const PlanResult& result) {
+  return result.estimates.front().tokens_per_s.value / theirs.estimate.tokens_per_s.value;
+}
+
 std::string why_slower(const planner::StepTime& best, const planner::StepTime& other) {
   size_t most = 0;
   for (size_t i = 0; i < best.parts.size(); ++i) {
@@ -68,6 +72,7 @@ json change_json(const KnobGain& change) {
   entry["gain_ratio"] = change.gain ? json(*change.gain) : json(nullptr);
   entry["more_bytes"] = change.bytes ? json(std::llround(*change.bytes)) : json(nullptr);
   entry["is_priced"] = change.is_priced;
+  entry["verdict"] = change.verdict ? json(name_of(*change.verdict)) : json(nullptr);
   entry["broken_rule"] = change.broken_rule.empty() ? json(nullptr) : json(change.broken_rule);
   return entry;
 }
@@ -117,13 +122,45 @@ void add_nothing_fits(const PlanResult& result, std::string& text) {
   }
 }
 
+/// Of a change that leaves a run too large.
+std::string_view unfit_text(std::optional<Verdict> verdict) {
+  if (verdict == Verdict::oom) return ", does not fit alone";
+  return verdict == Verdict::tight ? ", tight alone" : "";
+}
+
 /// What a change does, as add_against and the list of what helps tell it.
 std::string gain_text(const KnobGain& change) {
   if (!change.broken_rule.empty()) return fmt::format("not alone: {}", change.broken_rule);
   return fmt::format(
-      "{}, {}{}",
+      "{}, {}{}{}",
       change.gain ? fmt::format("{:+.1f} % speed", 100 * *change.gain) : "speed not priced",
-      *change.bytes < 0 ? "-" : "+", base::format_bytes(std::llround(std::abs(*change.bytes))));
+      *change.bytes < 0 ? "-" : "+", base::format_bytes(std::llround(std::abs(*change.bytes))),
+      unfit_text(change.verdict));
+}
+
+/// How much faster the first plan is, and by which measure.
+std::string speed_text(const Against& theirs, const PlanResult& result) {
+  const planner::PlanQuestion& asked = result.question;
+  std::string text =
+      fmt::format("the first plan is {:.2f} times as fast", speed_ratio(theirs, result));
+  const bool is_alike = theirs.run.global_batch_size == asked.global_batch_size &&
+                        theirs.run.seq_length == asked.seq_length;
+  if (!is_alike) {
+    text += fmt::format(
+        " in tokens a second of a GPU (its step has {} sequences of {} tokens, yours {} of {})",
+        asked.global_batch_size, asked.seq_length, theirs.run.global_batch_size,
+        theirs.run.seq_length);
+  }
+  return text;
+}
+
+/// What the order of the changes follows where the run of today does not fit.
+std::string_view order_text(const Against& theirs) {
+  if (theirs.missing_bytes <= 0) return "Each change alone:";
+  const bool has_remedy = std::ranges::any_of(
+      theirs.changes, [](const KnobGain& change) { return change.verdict == Verdict::fits; });
+  return has_remedy ? "Each change alone, those that make yours fit in front:"
+                    : "No change alone makes yours fit. Each alone, the least memory in front:";
 }
 
 void add_against(const PlanResult& result, std::string& text) {
@@ -134,12 +171,14 @@ void add_against(const PlanResult& result, std::string& text) {
       theirs.estimate.tflops.low, theirs.estimate.tflops.high,
       base::format_bytes(std::llround(theirs.estimate.allocated_bytes.value)),
       name_of(theirs.estimate.verdict));
+  if (theirs.missing_bytes > 0) {
+    text += fmt::format("  {} of a device's memory are missing\n",
+                        base::format_bytes(std::llround(theirs.missing_bytes)));
+  }
   for (const std::string& note : theirs.notes) text += fmt::format("  note: {}\n", note);
   text += settings_text(theirs.settings);
   if (result.estimates.empty()) return;
-  text +=
-      fmt::format("the first plan is {:.2f} times as fast. Each change alone:\n",
-                  theirs.estimate.step_seconds.value / result.estimates.front().step_seconds.value);
+  text += fmt::format("{}. {}\n", speed_text(theirs, result), order_text(theirs));
   for (const KnobGain& change : theirs.changes) {
     text +=
         fmt::format("  {} {} -> {}: {}\n", change.knob, change.from, change.to, gain_text(change));
@@ -211,6 +250,9 @@ json to_json(const PlanResult& result) {
   if (result.against) {
     json against = to_json(result.against->estimate);
     against["knobs"] = to_json(result.against->run.knobs);
+    against["missing_bytes"] = std::llround(result.against->missing_bytes);
+    against["speed_ratio"] =
+        result.estimates.empty() ? json(nullptr) : json(speed_ratio(*result.against, result));
     against["changes"] = json::array();
     for (const KnobGain& change : result.against->changes) {
       against["changes"].push_back(change_json(change));

@@ -74,6 +74,19 @@ BOOST_AUTO_TEST_CASE(sections_and_charts_hold_what_is_given) {
   BOOST_TEST(!has(html, "only those of the first, the middle and the last"));
 }
 
+// Steps of other sequences are compared by their tokens; what does not fit alone says so.
+BOOST_AUTO_TEST_CASE(the_run_of_today_is_compared_by_tokens) {
+  PlanPage page = sample_plan();
+  BOOST_TEST(!has(render_plan(page), "does not fit alone"));
+  page.against->tokens_per_s.value = 617;
+  page.against->changes[0].unfit = "oom";
+  page.against->changes[1].unfit = "tight";
+  const std::string html = render_plan(page);
+  BOOST_TEST(has(html, "<strong>2.00 times</strong> as fast in tokens a second"));
+  BOOST_TEST(has(html, "<td>does not fit alone</td>"));
+  BOOST_TEST(has(html, "<td>speed not priced, tight alone</td>"));
+}
+
 BOOST_AUTO_TEST_CASE(a_thinned_step_says_so) {
   PlanPage page = sample_plan();
   page.played->is_thinned = true;

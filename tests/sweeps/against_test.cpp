@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,6 +36,31 @@ constexpr const char* kLongRun =
     "--recompute-num-layers 1 --use-distributed-optimizer --overlap-grad-reduce "
     "--overlap-param-gather --moe-grouped-gemm --moe-token-dispatcher-type alltoall "
     "--cross-entropy-loss-fusion";
+
+/// Of 16 devices: it lacks memory.
+constexpr const char* kTooLarge =
+    "pretrain_gpt.py --micro-batch-size 1 --global-batch-size 64 --seq-length 8192 --bf16 "
+    "--use-distributed-optimizer --expert-model-parallel-size 8 --moe-grouped-gemm";
+
+/// Changes that fit alone are in front, those that do not behind, illegal ones at the end. Where
+/// the run itself does not fit and no change helps, memory decides.
+void check_order(const json& theirs) {
+  const auto place = [](const json& change) {
+    if (change["verdict"].is_null()) return 2;
+    return change["verdict"] == "fits" ? 0 : 1;
+  };
+  const json& changes = theirs["changes"];
+  BOOST_TEST_REQUIRE(!changes.empty());
+  const bool is_by_memory = theirs["missing_bytes"].get<int64_t>() > 0 && place(changes[0]) != 0;
+  for (size_t i = 0; i < changes.size(); ++i) {
+    BOOST_TEST(changes[i]["verdict"].is_null() == changes[i]["broken_rule"].is_string());
+    if (i == 0) continue;
+    BOOST_TEST(place(changes[i]) >= place(changes[i - 1]), changes.dump());
+    if (!is_by_memory || place(changes[i]) == 2) continue;
+    BOOST_TEST(changes[i]["more_bytes"].get<int64_t>() >=
+               changes[i - 1]["more_bytes"].get<int64_t>());
+  }
+}
 
 json estimate_of(Cli& cli, const std::string& command, const std::string& model) {
   const Answer answer = cli.run({"estimate", "--run", command, "--model", model, "--hardware",
@@ -107,6 +133,102 @@ BOOST_FIXTURE_TEST_CASE(both_sides_train_the_same, Cli) {
     return document["plans"][0]["tokens_per_s_per_gpu"].get<double>();
   };
   BOOST_TEST(speed(unsaid) > 1.02 * speed(said));
+}
+
+// Its step has other sequences: what takes longer may be faster.
+BOOST_FIXTURE_TEST_CASE(steps_of_other_sequences_are_compared_by_tokens, Cli) {
+  const std::vector<std::string> words = {
+      "plan",  "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus",    "16",     "--seq",
+      "16384", "--gbs",   "512",           "--top",      "1",        "--against", kTooLarge};
+  std::vector<std::string> with_json = words;
+  with_json.insert(with_json.end(), {"--format", "json"});
+  const Answer answer = run(with_json);
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  const json& theirs = document["against"];
+  const auto tokens = [](const json& run) { return run["tokens_per_s_per_gpu"].get<double>(); };
+  BOOST_TEST(theirs["speed_ratio"].get<double>() == tokens(document["plans"][0]) / tokens(theirs),
+             boost::test_tools::tolerance(1e-12));
+  // Eight times the sequences of twice the length: by steps it is a fifteenth as fast.
+  BOOST_TEST(theirs["speed_ratio"].get<double>() > 0.5);
+  std::set<std::string> changed;
+  for (const json& change : theirs["changes"]) changed.insert(change["knob"]);
+  BOOST_TEST(changed.contains("global_batch_size"));
+  BOOST_TEST(changed.contains("seq_length"));
+  check_order(theirs);
+  const Answer text = run(words);
+  BOOST_TEST(says(text.out,
+                  "times as fast in tokens a second of a GPU (its step has 512 sequences of 16384 "
+                  "tokens, yours 64 of 8192)"),
+             text.out);
+  // What is not asked for is the command's.
+  const Answer alike =
+      run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16", "--top",
+           "1", "--fix", "tp=1", "--fix", "pp=1", "--against", kTooLarge});
+  BOOST_TEST(says(alike.out, "sequence 8192, global batch 64\n"), alike.out);
+  BOOST_TEST(says(alike.out, "times as fast. "), alike.out);
+}
+
+BOOST_FIXTURE_TEST_CASE(what_makes_a_command_fit_is_in_front, Cli) {
+  const std::vector<std::string> words = {
+      "plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus",    "16",     "--top",
+      "1",    "--fix",   "tp=1",          "--fix",      "pp=1",     "--against", kTooLarge};
+  const auto plan_with = [&](const std::string& fixed, bool wants_json) {
+    std::vector<std::string> line = words;
+    line.insert(line.end(), {"--fix", fixed});
+    if (wants_json) line.insert(line.end(), {"--format", "json"});
+    const Answer answer = run(line);
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    return answer.out;
+  };
+  const json remedied = json::parse(plan_with("recompute=full", true))["against"];
+  BOOST_TEST(remedied["verdict"] == "oom");
+  BOOST_TEST(remedied["missing_bytes"].get<int64_t>() == -remedied["left_bytes"].get<int64_t>());
+  BOOST_TEST(remedied["missing_bytes"].get<int64_t>() > int64_t{1} << 30);
+  BOOST_TEST(remedied["changes"][0]["knob"] == "recompute", remedied["changes"].dump());
+  BOOST_TEST(remedied["changes"][0]["verdict"] == "fits");
+  check_order(remedied);
+  const std::string text = plan_with("recompute=full", false);
+  BOOST_TEST(says(text, " of a device's memory are missing\n"), text);
+  BOOST_TEST(says(text, "those that make yours fit in front:\n  recompute none -> full: "), text);
+}
+
+// A change that runs with others only stands behind those that run.
+BOOST_FIXTURE_TEST_CASE(a_change_that_does_not_fit_alone_is_behind, Cli) {
+  const std::vector<std::string> words = {
+      "plan",
+      "--model",
+      "qwen3-30b-a3b",
+      "--hardware",
+      "h100-80g",
+      "--gpus",
+      "32",
+      "--top",
+      "1",
+      "--fix",
+      "tp=1",
+      "--fix",
+      "pp=1",
+      "--fix",
+      "micro_batch_size=4",
+      "--against",
+      "pretrain_gpt.py --expert-model-parallel-size 8 --micro-batch-size 1 "
+      "--global-batch-size 256 --seq-length 4096 --bf16 --use-distributed-optimizer"};
+  std::vector<std::string> with_json = words;
+  with_json.insert(with_json.end(), {"--format", "json"});
+  const json theirs = json::parse(run(with_json).out)["against"];
+  BOOST_TEST(theirs["verdict"] == "fits");
+  BOOST_TEST(theirs["missing_bytes"].get<int64_t>() < 0);
+  check_order(theirs);
+  const auto larger = std::ranges::find_if(
+      theirs["changes"], [](const json& change) { return change["knob"] == "micro_batch_size"; });
+  BOOST_TEST_REQUIRE((larger != theirs["changes"].end()));
+  BOOST_TEST((*larger)["verdict"] == "oom");
+  BOOST_TEST((*larger)["gain_ratio"].get<double>() > 0);
+  BOOST_TEST(theirs["changes"][0]["verdict"] == "fits");
+  const Answer text = run(words);
+  BOOST_TEST(says(text.out, "GiB, does not fit alone\n"), text.out);
+  BOOST_TEST(says(text.out, "Each change alone:\n"), text.out);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <string_view>
 #include <vector>
 
 #include "tests/tuner/planner_samples.h"
@@ -538,6 +539,90 @@ BOOST_AUTO_TEST_CASE(choices_bring_what_they_imply) {
   sharded.cuda_device_max_connections = 1;
   complete(model, hopper, sharded);
   BOOST_TEST(sharded.cuda_device_max_connections == spec::PlanKnobs{}.cuda_device_max_connections);
+}
+
+// What people who tune say, of runs that keep to it and of runs that do not.
+BOOST_AUTO_TEST_CASE(rules_of_thumb_tell_who_keeps_to_them) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  const auto thumb_named = [](std::string_view name) -> const Thumb& {
+    const auto found = std::ranges::find(thumbs(), name, &Thumb::name);
+    BOOST_TEST_REQUIRE((found != thumbs().end()), name);
+    return *found;
+  };
+  const auto agrees = [&](std::string_view name, auto&& change) {
+    PlanRun run = run_of(model, hardware);
+    change(run);
+    const Thumb& thumb = thumb_named(name);
+    BOOST_TEST(thumb.applies(run), name);
+    return thumb.agrees(run);
+  };
+  const auto of_long = [&](int32_t cp, int32_t tp) {
+    return agrees("cp_by_length", [&](PlanRun& run) {
+      run.seq_length = 65536;
+      run.knobs.cp = cp;
+      run.knobs.tp = tp;
+    });
+  };
+  BOOST_TEST(of_long(16, 1));  // 65536 / 4096
+  BOOST_TEST(of_long(8, 1));
+  BOOST_TEST(of_long(32, 1));
+  BOOST_TEST(!of_long(64, 1));
+  BOOST_TEST(!of_long(4, 1));
+  BOOST_TEST(!of_long(4, 4));  // slices of layers are no shorter sequences
+  // Ranks that share sequences are no replicas.
+  const auto of_replicas = [&](int32_t dp, int32_t cp) {
+    return agrees("keep_data_parallelism", [&](PlanRun& run) {
+      run.knobs.dp = dp;
+      run.knobs.cp = cp;
+    });
+  };
+  BOOST_TEST(!of_replicas(1, 16));
+  BOOST_TEST(of_replicas(2, 8));
+  const auto of_batch = [&](int64_t batch, int32_t pp) {
+    return agrees("batch_shrinks_with_cp", [&](PlanRun& run) {
+      run.knobs.cp = 2;
+      run.knobs.dp = 2;
+      run.knobs.pp = pp;
+      run.global_batch_size = batch;
+    });
+  };
+  BOOST_TEST(of_batch(32, 1));
+  BOOST_TEST(!of_batch(64, 1));  // 32 micro-batches a replica
+  BOOST_TEST(of_batch(64, 8));
+  const auto of_graphs = [&](spec::PlanGraphSet graphs, float capacity_factor) {
+    return agrees("graphs_of_static_shapes", [&](PlanRun& run) {
+      run.knobs.cuda_graphs = graphs;
+      run.knobs.capacity_factor = capacity_factor;
+    });
+  };
+  BOOST_TEST(of_graphs({spec::PlanGraph::attn, spec::PlanGraph::moe_router}, 0));
+  BOOST_TEST(!of_graphs({spec::PlanGraph::moe}, 0));
+  BOOST_TEST(of_graphs({spec::PlanGraph::moe}, 1));
+  BOOST_TEST(!of_graphs({spec::PlanGraph::full_iteration}, 0));
+  for (const char* name : {"cp_by_length", "batch_shrinks_with_cp", "graphs_of_static_shapes",
+                           "selective_before_full", "no_attention_again"}) {
+    BOOST_TEST(!thumb_named(name).applies(run_of(model, hardware)), name);
+  }
+}
+
+// Rules of thumb explain; the search looks at what does not keep to them as well.
+BOOST_AUTO_TEST_CASE(rules_of_thumb_leave_nothing_out) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanQuestion question = question_of(model, hardware);
+  question.seq_length = 65536;
+  question.num_best = 1000;
+  const PlanAnswer answer = search_plans(question, {});
+  for (const char* name : {"cp_by_length", "keep_data_parallelism", "batch_shrinks_with_cp"}) {
+    const auto thumb = std::ranges::find(thumbs(), std::string_view(name), &Thumb::name);
+    BOOST_TEST_REQUIRE((thumb != thumbs().end()));
+    const auto differs = [&](const PlannedConfig& config) {
+      const PlanRun run = run_with(question, config);
+      return thumb->applies(run) && !thumb->agrees(run);
+    };
+    BOOST_TEST(std::ranges::any_of(answer.best, differs), name);
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -31,6 +31,16 @@ bool has_windows(Run run) {
 
 bool is_of_megatron(Run run) { return run.is_of_megatron; }
 
+/// Whether graphs hold what is behind the router.
+bool captures_experts(Run run) {
+  const PlanGraphSet& graphs = run.knobs.cuda_graphs;
+  return graphs.has(PlanGraph::moe) || (graphs.has(PlanGraph::full_iteration) && has_experts(run));
+}
+/// Whether experts have as many rows in every step.
+bool has_static_shapes(Run run) {
+  return run.knobs.capacity_factor > 0 || run.knobs.fused_grouped_mlp;
+}
+
 bool batch_divides(Run run) {
   return divides(int64_t{run.knobs.micro_batch_size} * run.knobs.dp, run.global_batch_size);
 }
@@ -210,13 +220,7 @@ constexpr PlanRule kRules[] = {
               k.cuda_graphs.has(PlanGraph::full_iteration);
      },
      [](Run) { return std::string("full recompute excludes graphs of parts of a layer"); }},
-    {"static_shapes",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       const bool needs_them = k.cuda_graphs.has(PlanGraph::moe) ||
-                               (k.cuda_graphs.has(PlanGraph::full_iteration) && has_experts(run));
-       return !needs_them || k.capacity_factor > 0 || k.fused_grouped_mlp;
-     },
+    {"static_shapes", [](Run run) { return !captures_experts(run) || has_static_shapes(run); },
      [](Run) {
        return std::string(
            "graphs after the router need static shapes: capacity_factor, or fused_grouped_mlp "
@@ -407,16 +411,23 @@ constexpr PlanRule kRules[] = {
 };
 
 constexpr Thumb kThumbs[] = {
-    {"cp_by_length", "cp and tp leave each rank 2K to 16K tokens of a sequence.",
+    {"cp_by_length", "CP is about sequence / 4096: 2K to 8K tokens of a sequence on a rank agree.",
      [](Run run) { return run.seq_length > 8192; },
      [](Run run) {
-       const double tokens =
-           run.knobs.own_tokens(static_cast<double>(run.seq_length)) / run.knobs.tp;
-       return tokens >= 2048 && tokens <= 16384;
+       const double tokens = run.knobs.own_tokens(static_cast<double>(run.seq_length));
+       return tokens >= 2048 && tokens <= 8192;
      }},
-    {"keep_data_parallelism", "At least two replicas stay, so that state can be shared out.",
+    {"keep_data_parallelism", "Keep DP alive: at least two replicas stay.",
      [](Run run) { return run.hardware->num_devices() >= 8; },
-     [](Run run) { return run.knobs.dense_copies() >= 2; }},
+     [](Run run) { return run.knobs.dp > 1; }},
+    {"batch_shrinks_with_cp",
+     "GBS shrinks as CP grows and DP falls, rather than that a replica runs more than 16 "
+     "micro-batches (of a pipeline 4 a stage).",
+     [](Run run) { return run.knobs.cp > 1; },
+     [](Run run) {
+       constexpr int64_t kMost = 16;
+       return num_micro_batches(run) <= std::max<int64_t>(kMost, 4 * int64_t{run.knobs.pp});
+     }},
     {"selective_before_full",
      "Selective recomputation first, full only where that does not suffice.",
      [](Run run) { return !run.knobs.recompute.empty(); },
@@ -427,6 +438,11 @@ constexpr Thumb kThumbs[] = {
        return !run.knobs.recompute.has(PlanRecompute::core_attn) &&
               !run.knobs.recompute.has(PlanRecompute::full);
      }},
+    {"graphs_of_static_shapes",
+     "Graphs need static shapes: where the experts' rows vary, nothing behind the router is "
+     "captured.",
+     [](Run run) { return !run.knobs.cuda_graphs.empty(); },
+     [](Run run) { return !captures_experts(run) || has_static_shapes(run); }},
     {"experts_within_domain", "The exchange of experts' rows stays within the NVLink domain.",
      [](Run run) { return has_experts(run) && run.knobs.ep > 1; },
      [](Run run) {

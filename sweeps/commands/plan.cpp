@@ -115,7 +115,8 @@ CommandOptions plan_options() {
   text("gpus", "N",
        "devices; default: those of a file with several nodes, else as few as it fits on");
   text("seq", "N", "tokens of a sequence, default 4096");
-  text("gbs", "N", "sequences of a step, default about four million tokens");
+  text("gbs", "N",
+       "sequences of a step, default about four million tokens; without it others are priced, too");
   options.add()("fix", po::value<std::vector<std::string>>()->value_name("PLAN-KNOB=VALUE"),
                 "keeps a knob of plans at a value; repeatable (moetune knobs --plans lists them)");
   text(
@@ -419,6 +420,9 @@ int run_plan_command(const CommandOptions& options) {
                                                spec::name_of(*dialect), without_words));
     }
   }
+  const bool has_batch =
+      options.has("gbs") || (today_config && today_config->global_batch_size > 0);
+  if (!has_batch) look_at_batches(calibration, result);
   if (result.answer.num_legal == 0) refuse_unsearched(question, fixed);
   if (result.answer.num_legal == 0) refuse_illegal(question, hardware->num_devices());
   const bool has_records = options.has("report") || options.has("trace-out");

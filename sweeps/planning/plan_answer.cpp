@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -352,6 +353,41 @@ void play_best(const Calibration& calibration, bool has_records, PlanResult& res
   }
 }
 
+void look_at_batches(const Calibration& calibration, PlanResult& result) {
+  if (result.answer.best.empty()) return;
+  const PlanQuestion& question = result.question;
+  const PlanRun first = run_with(question, result.answer.best.front());
+  const spec::PlanKnobs& k = first.knobs;
+  // Virtual stages take micro-batches in rounds of as many as there are stages.
+  const int64_t round = planner::num_virtual_stages(first) > 1 ? k.pp : 1;
+  const double unit = static_cast<double>(k.micro_batch_size) * k.dp * static_cast<double>(round);
+  std::set<int64_t> sizes = {first.global_batch_size};
+  constexpr int64_t kLeastTokens = int64_t{1} << 20;
+  constexpr int64_t kMostTokensOfStep = int64_t{16} << 20;
+  for (int64_t tokens = kLeastTokens; tokens <= kMostTokensOfStep; tokens *= 2) {
+    const double wanted = static_cast<double>(tokens) / static_cast<double>(first.seq_length);
+    sizes.insert(std::llround(std::max(1.0, std::round(wanted / unit)) * unit));
+  }
+  for (const int64_t size : sizes) {
+    PlanRun run = first;
+    run.global_batch_size = size;
+    if (planner::broken_rule(run) != nullptr) continue;
+    if (missing_bytes(question, planner::predict_memory(run).peak_bytes()) > 0) continue;
+    const double seconds = planner::predict_step(run, calibration.rates).seconds;
+    result.batches.push_back({size, seconds, planner::tokens_per_s_per_device(run, seconds)});
+  }
+}
+
+int64_t smallest_good_batch(const PlanResult& result) {
+  constexpr double kAsGood = 0.98;
+  double most = 0;
+  for (const BatchSpeed& batch : result.batches) most = std::max(most, batch.tokens_per_s);
+  for (const BatchSpeed& batch : result.batches) {
+    if (batch.tokens_per_s >= kAsGood * most) return batch.global_batch_size;
+  }
+  return 0;
+}
+
 PlanResult make_plan(const PlanQuestion& question, const Calibration& calibration,
                      const std::optional<PlanRun>& against) {
   PlanResult result;
@@ -390,9 +426,11 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
     }
     result.against = std::move(theirs);
   }
-  result.assumptions.push_back(fmt::format(
-      "the busiest rank's experts receive {:.2f} of their share{}", question.load,
-      question.load == 1 ? " (balanced routing, assumed; --imbalance says otherwise)" : ""));
+  if (question.model->num_experts > 0) {
+    result.assumptions.push_back(fmt::format(
+        "the busiest rank's experts receive {:.2f} of their share{}", question.load,
+        question.load == 1 ? " (balanced routing, assumed; --imbalance says otherwise)" : ""));
+  }
   result.assumptions.push_back(fmt::format(
       "memory as Megatron-Core with Transformer Engine holds it; rates: {}", calibration.basis));
   return result;

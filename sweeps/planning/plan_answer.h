@@ -55,6 +55,13 @@ struct WayOut {
   double missing_bytes = 0;  ///< memory that is still missing after it, at least; <= 0: it fits
 };
 
+/// The first plan with another global batch.
+struct BatchSpeed {
+  int64_t global_batch_size = 0;  ///< sequences
+  double seconds = 0;             ///< of a step
+  double tokens_per_s = 0;        ///< of one device
+};
+
 /// A plan after the first, played without its records.
 struct PlayedPlan {
   int64_t step_ns = 0;
@@ -70,6 +77,7 @@ struct PlanResult {
   std::vector<KnobGain> helps;         ///< gains by one change of the question, best first
   std::vector<WayOut> ways_out;        ///< if nothing fits: best first
   std::optional<Against> against;
+  std::vector<BatchSpeed> batches;  ///< see look_at_batches; by size
   std::vector<std::string> assumptions;
   /// The step of the first plan, played instruction by instruction.
   std::optional<tuner::PlayedStep> played;
@@ -88,6 +96,14 @@ void play_best(const Calibration& calibration, bool has_records, PlanResult& res
 /// Searches and judges; `against` may be empty.
 PlanResult make_plan(const tuner::planner::PlanQuestion& question, const Calibration& calibration,
                      const std::optional<tuner::planner::PlanRun>& against);
+
+/// For a question whose global batch nobody gave: prices the first plan's layout, and nothing else,
+/// with 1, 2, 4, 8 and 16 million tokens, rounded to what its replicas share evenly, and with the
+/// batch that is planned for. Batches with which it does not fit are left out.
+void look_at_batches(const Calibration& calibration, PlanResult& result);
+/// The smallest of PlanResult::batches that is at most 2 % slower than the fastest; 0: there are
+/// none.
+int64_t smallest_good_batch(const PlanResult& result);
 
 /// The knobs that differ, as text, in the order of the table; then the stages set by hand, the
 /// batch and the length of its sequences.

@@ -138,6 +138,33 @@ std::string gain_text(const KnobGain& change) {
       unfit_text(change.verdict));
 }
 
+/// The global batches that were looked at, as nobody gave one.
+void add_batches(const PlanResult& result, std::string& text) {
+  if (result.batches.empty()) return;
+  text += "\nno global batch is given: the layout of the first with others\n";
+  using Align = TextTable::Align;
+  TextTable table({{"sequences", Align::right},
+                   {"tokens", Align::right},
+                   {"a step", Align::right},
+                   {"tokens/s of a GPU", Align::right},
+                   {""}});
+  const int64_t planned = result.question.global_batch_size;
+  for (const BatchSpeed& batch : result.batches) {
+    table.add({std::to_string(batch.global_batch_size),
+               base::format_count(static_cast<double>(batch.global_batch_size) *
+                                  static_cast<double>(result.question.seq_length)),
+               base::format_ns(std::llround(batch.seconds * 1e9)),
+               fmt::format("{:.0f}", batch.tokens_per_s),
+               batch.global_batch_size == planned ? "planned for" : ""});
+  }
+  text += table.text(std::nullopt);
+  const int64_t smallest = smallest_good_batch(result);
+  text += fmt::format(
+      "the smallest within 2 % of the fastest of these is {}{}; another batch may have a better "
+      "layout, and what it does to the loss is not looked at\n",
+      smallest, smallest == planned ? "" : fmt::format(" (--gbs {} plans for it)", smallest));
+}
+
 /// How much faster the first plan is, and by which measure.
 std::string speed_text(const Against& theirs, const PlanResult& result) {
   const planner::PlanQuestion& asked = result.question;
@@ -230,6 +257,15 @@ json to_json(const PlanResult& result) {
     document["ways_out"].push_back(
         {{"what", way.what}, {"missing_bytes", std::llround(way.missing_bytes)}});
   }
+  for (const BatchSpeed& batch : result.batches) {
+    document["batches"].push_back(
+        {{"global_batch_size", batch.global_batch_size},
+         {"tokens", batch.global_batch_size * result.question.seq_length},
+         {"step_time_ns", std::llround(batch.seconds * 1e9)},
+         {"tokens_per_s_per_gpu", batch.tokens_per_s},
+         {"is_planned", batch.global_batch_size == result.question.global_batch_size}});
+  }
+  if (!result.batches.empty()) document["smallest_good_batch"] = smallest_good_batch(result);
   for (const KnobGain& change : result.helps) document["helps"].push_back(change_json(change));
   for (const ThumbOpinion& thumb : result.thumbs) {
     document["rules_of_thumb"].push_back(
@@ -289,23 +325,23 @@ std::string to_text(const PlanResult& result) {
                    {"wall"},
                    {"layout"},
                    {"choices"}});
+  const bool has_experts = r.question.model->num_experts > 0;
   for (size_t i = 0; i < r.answer.best.size(); ++i) {
     const RunEstimate& estimate = r.estimates[i];
     table.add({std::to_string(i + 1), fmt::format("{:.0f}", estimate.tflops.value),
                fmt::format("{:.0f}, {:.0f}", estimate.tflops.low, estimate.tflops.high),
                fmt::format("{:.0f}", estimate.tokens_per_s.value),
                base::format_bytes(std::llround(estimate.allocated_bytes.value)),
-               r.question.model->num_experts > 0 ? fmt::format("{:.2f}", estimate.load_that_fits)
-                                                 : std::string("-"),
+               has_experts ? fmt::format("{:.2f}", estimate.load_that_fits) : std::string("-"),
                std::string(base::name_of(planner::wall_of(estimate.step))),
                layout_text(r.answer.best[i].knobs),
                choices_text(run_with(r.question, r.answer.best[i]))});
   }
   text += table.text(std::nullopt);
-  text += fmt::format(
-      "TFLOP/s and tokens/s are of one GPU ({}). load: fits while the busiest rank's experts get "
-      "at most so many times their share.\n",
-      r.estimates.front().grade);
+  text += fmt::format("TFLOP/s and tokens/s are of one GPU ({}).{}\n", r.estimates.front().grade,
+                      has_experts ? " load: fits while the busiest rank's experts get at most so "
+                                    "many times their share."
+                                  : "");
   text += fmt::format("the first: {}\n", margin_text(r.estimates.front()));
   add_memory(r.estimates.front().memory.worst(), text);
   text += "\nwhere the step of the first goes:\n";
@@ -353,6 +389,7 @@ std::string to_text(const PlanResult& result) {
                             ? fmt::format(" Keeping to it costs {:.1f} %.", 100 * *thumb.cost_ratio)
                             : std::string());
   }
+  add_batches(r, text);
   if (!r.helps.empty()) text += "\nwhat would help, one change of what was asked:\n";
   for (const KnobGain& change : r.helps) {
     text +=

@@ -260,6 +260,13 @@ BOOST_FIXTURE_TEST_CASE(a_dense_model_is_sliced, Cli) {
   BOOST_TEST(knobs["etp"] == 1);
   const json plan = answer_of({"plan", "--against", command});
   for (const json& change : plan["against"]["changes"]) BOOST_TEST(change["knob"] != "etp");
+  // There is nothing to route.
+  BOOST_TEST(plan["assumptions"].dump().find("experts") == std::string::npos,
+             plan["assumptions"].dump());
+  const Answer text = run({"estimate", "--run", command, "--model", "llama3-8b", "--hardware",
+                           "h100-80g", "--gpus", "16"});
+  BOOST_TEST(text.out.find("imbalance") == std::string::npos, text.out);
+  BOOST_TEST(text.out.find("; wall ") != std::string::npos, text.out);
 }
 
 // Other commands do without these: they run on the machine.

@@ -54,6 +54,10 @@ bool is_of_played(const std::string& key) { return key.find("played") != std::st
 bool is_of_misses(const std::string& key) {
   return key.starts_with("nearest_misses") || key.starts_with("ways_out");
 }
+/// And only where no global batch is given.
+bool is_of_batches(const std::string& key) {
+  return key.starts_with("batches") || key == "smallest_good_batch";
+}
 
 }  // namespace
 
@@ -204,8 +208,47 @@ BOOST_FIXTURE_TEST_CASE(plan_finds_plans_and_says_why, Cli) {
   // The sum has graph pools in it, which PyTorch does not call allocated.
   BOOST_TEST(text.out.find("\n  peak ") != std::string::npos);
   BOOST_TEST(text.out.find("\"fits\" keeps ") != std::string::npos, text.out);
+  BOOST_TEST(text.out.find("no global batch is given: ") != std::string::npos, text.out);
+  BOOST_TEST(text.out.find("the busiest rank's experts receive 1.00") != std::string::npos);
   BOOST_TEST(text.out.find("2 % of it for fragments, 2.50 GiB for CUDA's context") !=
              std::string::npos);
+}
+
+// Other batches are priced with the first plan's layout. The answer is for the usual one.
+BOOST_FIXTURE_TEST_CASE(a_plan_without_a_batch_looks_at_several, Cli) {
+  const Answer answer = run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus",
+                             "16", "--fix", "pp=1", "--fix", "tp=1", "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  tests::check_printed("plan", {document}, is_of_batches);
+  const json& first = document["plans"][0];
+  const int64_t unit =
+      first["knobs"]["dp"].get<int64_t>() * first["knobs"]["micro_batch_size"].get<int64_t>();
+  double most = 0;
+  int num_planned = 0;
+  for (const json& batch : document["batches"]) {
+    const auto size = batch["global_batch_size"].get<int64_t>();
+    const auto speed = batch["tokens_per_s_per_gpu"].get<double>();
+    BOOST_TEST(size % unit == 0);
+    BOOST_TEST(batch["tokens"] == size * 4096);
+    // The larger the batch, the less the update costs.
+    BOOST_TEST(speed > most);
+    most = std::max(most, speed);
+    if (batch["is_planned"] == false) continue;
+    ++num_planned;
+    BOOST_TEST(size == 1024);  // four million tokens
+    BOOST_TEST(speed == first["tokens_per_s_per_gpu"].get<double>(),
+               boost::test_tools::tolerance(1e-9));
+  }
+  BOOST_TEST(document["batches"].size() == 5U);
+  BOOST_TEST(num_planned == 1);
+  const json* smallest = nullptr;
+  for (const json& batch : document["batches"]) {
+    const bool is_good = batch["tokens_per_s_per_gpu"].get<double>() >= 0.98 * most;
+    if (is_good && smallest == nullptr) smallest = &batch;
+  }
+  BOOST_TEST_REQUIRE(smallest != nullptr);
+  BOOST_TEST(document["smallest_good_batch"] == (*smallest)["global_batch_size"]);
 }
 
 /// The data of a chart in a page.
@@ -252,6 +295,7 @@ BOOST_FIXTURE_TEST_CASE(the_report_of_a_plan_says_what_its_json_says, Cli) {
   // Each term is rounded.
   BOOST_TEST(std::abs(worst - first["peak_allocated_bytes"].get<int64_t>()) < 10);
   tests::check_printed("plan", {document}, is_of_played);
+  BOOST_TEST(!document.contains("batches"));  // one is given
   BOOST_TEST(chart_of(page, "timeline")["step"] == document["played"]["step_time_ns"]);
   BOOST_TEST(chart_of(page, "budget")["trials"][0]["step"] == document["played"]["step_time_ns"]);
   BOOST_TEST(!json::parse(tests::read_text(trace))["traceEvents"].empty());
@@ -358,7 +402,7 @@ BOOST_FIXTURE_TEST_CASE(plan_is_set_against_a_command, Cli) {
   for (const json& change : changes) has_tp = has_tp || change["knob"] == "tp";
   BOOST_TEST(has_tp);
   tests::check_printed("plan", {document}, [](const std::string& key) {
-    return !is_of_played(key) && !is_of_misses(key);
+    return !is_of_played(key) && !is_of_misses(key) && !is_of_batches(key);
   });
   // A command that starts has the model's sizes.
   const auto exported = document["exported"].get<std::string>();

@@ -29,6 +29,7 @@ Written written(RunConfig& run, Dialect dialect) {
   Writing out(dialect, run);
   std::vector<std::string> notes;
   out.traits = traits_of(run.model, notes);
+  if (run.mtp_depth) out.traits["mtp_num_layers"] = *run.mtp_depth;
   // Torchtitan's models are its own.
   if (dialect != Dialect::torchtitan) {
     out.notes = std::move(notes);

@@ -1,4 +1,6 @@
 // What a run of somebody else may not do to the text that is written of it, and what goes along.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
@@ -149,6 +151,20 @@ BOOST_AUTO_TEST_CASE(settings_may_follow_the_layout) {
   other = run;
   other.knobs.cp = 2;
   BOOST_TEST(!have_same_layout(run, other));
+}
+
+// A command may leave the model's sizes to another file and say this one by itself.
+BOOST_AUTO_TEST_CASE(multi_token_prediction_goes_along_without_sizes) {
+  for (const int64_t depth : {0, 1}) {
+    const RunConfig run =
+        import_run(fmt::format("--tensor-model-parallel-size 1 --mtp-num-layers {}", depth),
+                   Dialect::megatron_lm, {.world_size = 8});
+    const std::string flags = export_run(run, Dialect::megatron_lm);
+    BOOST_TEST(contains(flags, fmt::format("--mtp-num-layers {}", depth)), flags);
+    const std::string file = export_run(run, Dialect::primus);
+    BOOST_TEST(contains(file, fmt::format("\n      mtp_num_layers: {}\n", depth)), file);
+    BOOST_TEST(!contains(export_run(run, Dialect::torchtitan), "mtp"));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

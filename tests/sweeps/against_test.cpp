@@ -138,8 +138,9 @@ BOOST_FIXTURE_TEST_CASE(both_sides_train_the_same, Cli) {
 // Its step has other sequences: what takes longer may be faster.
 BOOST_FIXTURE_TEST_CASE(steps_of_other_sequences_are_compared_by_tokens, Cli) {
   const std::vector<std::string> words = {
-      "plan",  "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus",    "16",     "--seq",
-      "16384", "--gbs",   "512",           "--top",      "1",        "--against", kTooLarge};
+      "plan",  "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16",
+      "--seq", "16384",   "--gbs",         "512",        "--top",    "1",      "--fix",
+      "tp=1",  "--fix",   "pp=1",          "--against",  kTooLarge};
   std::vector<std::string> with_json = words;
   with_json.insert(with_json.end(), {"--format", "json"});
   const Answer answer = run(with_json);

@@ -97,6 +97,8 @@ class Judge {
       missing_ = MissingRanks(traces_, matching_);
       for (size_t i = 0; i < ranks_.size(); ++i) {
         book(i);
+        wall.groups.add(traces_[i], ranks_[i].segments, ranks_[i].window_ns(),
+                        waits_.empty() ? nullptr : &waits_[i]);
         for (size_t label = 0; label < kNumWallLabels; ++label) {
           wall.shares[label] += ranks_[i].shares[label] / num_judged_;
         }
@@ -119,17 +121,6 @@ class Judge {
   }
 
  private:
-  static std::optional<TraceWindow> judged_window(const ImportedTrace& trace,
-                                                  const TraceWindows& windows) {
-    if (!trace.steps.empty()) {
-      ImportedStep all = trace.steps.front();
-      for (const ImportedStep& step : trace.steps) all.end_ns = std::max(all.end_ns, step.end_ns);
-      if (auto window = windows.make(WindowKind::step_by_launch, &all)) return window;
-    }
-    if (auto window = windows.make(WindowKind::launched)) return window;
-    return windows.make(WindowKind::whole);
-  }
-
   /// The window's segments, after it was widened to the steps as the replay has them: from the
   /// start of the first one, or from when all earlier work had ended, to the end of the last one
   /// on the host, if that is later. What the host does before its first launch and behind the last
@@ -668,7 +659,7 @@ class Judge {
   /// By trace, by label: lost time that this rank causes, on whichever rank it is lost.
   std::vector<std::array<double, kNumWallLabels>> blame_;
   /// By trace, by op: until when it was waiting, and for whom.
-  std::vector<std::map<uint32_t, std::pair<int64_t, CollectivePart>>> waits_;
+  std::vector<WaitsByOp> waits_;
   CollectiveMatching matching_;
   MissingRanks missing_;
   std::optional<ImportedReplay> replay_;  ///< set where the verdict comes from it

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "profiler/analysis/group_costs.h"
 #include "profiler/analysis/imported_roofline.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/wall.h"
@@ -34,6 +35,7 @@ struct ImportedWall {
   double high_ratio = 0;                                ///< and the largest
   std::string summary;                                  ///< a sentence
   std::vector<Evidence> evidence;
+  GroupCosts groups;            ///< whose communication it is, and what it costs
   CollectiveMatching matching;  ///< of the traces; empty where fewer than two have device work
 };
 

@@ -269,4 +269,14 @@ WindowFigures TraceWindows::measure(const TraceWindow& window) const {
   return figures;
 }
 
+std::optional<TraceWindow> judged_window(const ImportedTrace& trace, const TraceWindows& windows) {
+  if (!trace.steps.empty()) {
+    ImportedStep all = trace.steps.front();
+    for (const ImportedStep& step : trace.steps) all.end_ns = std::max(all.end_ns, step.end_ns);
+    if (auto window = windows.make(WindowKind::step_by_launch, &all)) return window;
+  }
+  if (auto window = windows.make(WindowKind::launched)) return window;
+  return windows.make(WindowKind::whole);
+}
+
 }  // namespace moetune::profiler

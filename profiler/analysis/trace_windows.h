@@ -129,4 +129,8 @@ class TraceWindows {
   std::vector<int64_t> latest_end_block_;  // of each block of ops
 };
 
+/// The window that verdicts are about: the work that was launched in steps, from the first to the
+/// last; without such work what was launched in the trace, or else all work.
+std::optional<TraceWindow> judged_window(const ImportedTrace& trace, const TraceWindows& windows);
+
 }  // namespace moetune::profiler

@@ -7,13 +7,16 @@
 #include <filesystem>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
+#include <variant>
 
+#include "engine/spec/dialects/concepts.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "profiler/analysis/kernel_classes.h"
 #include "sweeps/load.h"
 #include "sweeps/runs/echoed_config.h"
 #include "sweeps/runs/run_folder.h"
+#include "sweeps/runs/traced_layout.h"
 #include "sweeps/table.h"
 
 namespace moetune::sweeps {
@@ -94,6 +97,7 @@ FoundWall wall_of(const RunDiagnosis& diagnosis) {
   found.sub_cause = wall.sub_cause;
   found.ceilings = profiler::by_name(wall.ceilings);
   found.cause_ceilings = profiler::by_name(wall.sub_ceilings);
+  found.groups = wall.groups;
   return found;
 }
 
@@ -228,12 +232,27 @@ void note_other_world(RunDiagnosis& diagnosis) {
   }
 }
 
-/// What logs and traces say of a run whose configuration nobody has.
+/// Sets the knobs that are one setting of the framework to what holds where it is not said.
+void take_defaults(spec::dialects::Dialect dialect, spec::PlanKnobs& knobs) {
+  for (const spec::dialects::Row& row : spec::dialects::knob_rows()) {
+    const std::string_view fallback = spec::dialects::fallback_of(row, dialect);
+    const spec::PlanKnobRow* knob = spec::find_plan_knob(row.name);
+    const bool is_one = std::holds_alternative<spec::PlanKnobMember>(row.target);
+    if (is_one && knob != nullptr && !fallback.empty()) {
+      spec::set_plan_knob(knobs, *knob, fallback);
+    }
+  }
+}
+
+/// What logs say of a run whose configuration nobody has; for the rest its framework's defaults.
 spec::dialects::RunConfig config_of_facts(const RunDiagnosis& diagnosis) {
   spec::dialects::RunConfig config;
+  if (diagnosis.facts) {
+    config.dialect = dialect_of(diagnosis.facts->framework).value_or(config.dialect);
+  }
+  take_defaults(config.dialect, config.knobs);
   if (!diagnosis.facts) return config;
   const RunFacts& facts = *diagnosis.facts;
-  config.dialect = dialect_of(facts.framework).value_or(config.dialect);
   const auto take = [](int32_t& to, const std::optional<int64_t>& from) {
     constexpr int64_t kMost = 1 << 20;
     if (from && *from > 0 && *from <= kMost) to = static_cast<int32_t>(*from);
@@ -269,38 +288,86 @@ std::string_view framework_title(spec::dialects::Dialect dialect) {
 }
 
 /// Where no remedy is against the wall, those against lesser causes look like the answer.
-void note_missing_remedy(const FoundWall& wall, const std::vector<Remedy>& remedies,
-                         spec::dialects::Dialect dialect, std::vector<std::string>& notes) {
+void note_missing_remedy(const FoundWall& wall, const RunToMend& run, RunDiagnosis& diagnosis) {
+  const std::vector<Remedy>& remedies = diagnosis.remedies;
   const bool is_unknown = wall.label == WallLabel::unknown;
   if (is_unknown || std::ranges::any_of(remedies, &Remedy::is_of_wall)) return;
   std::string name = name_of(wall.label);
   if (!wall.sub_cause.empty()) name += fmt::format(" ({})", wall.sub_cause);
-  notes.push_back(
-      fmt::format("against the wall itself, {}, there is no remedy in {}'s words that is not in "
-                  "effect already{}",
-                  name, framework_title(dialect),
-                  remedies.empty() ? "" : ": what to change is against lesser causes"));
+  diagnosis.notes.push_back(
+      fmt::format("against the wall itself, {}: none that moetune knows in {}'s words{}{}", name,
+                  framework_title(run.config->dialect),
+                  run.is_config_known ? ", beside what is in effect already" : "",
+                  remedies.empty() ? "" : "; what to change is against lesser causes"));
+}
+
+/// The layout that the traces name, where nobody else says it; and whether a configuration that is
+/// known can be of the same run. Returns the sizes that were taken.
+std::vector<std::string> add_traced_layout(RunDiagnosis& diagnosis, RunToMend& run) {
+  std::vector<std::string> taken;
+  const int64_t world = world_size_of(diagnosis).value_or(0);
+  if (diagnosis.traces) {
+    const profiler::GroupCosts& groups = diagnosis.traces->wall.groups;
+    const ParallelSizes said = diagnosis.facts ? diagnosis.facts->parallel : ParallelSizes{};
+    if (!run.is_config_known) {
+      taken = take_traced_sizes(groups, said, world, run.config->knobs);
+    } else {
+      for (std::string& sentence : contradicted_sizes(groups, run.config->knobs)) {
+        diagnosis.notes.push_back(std::move(sentence));
+      }
+    }
+  }
+  if (world > 0) spec::set_dp_for(world, run.config->knobs);
+  return taken;
+}
+
+/// Whether a configuration says that tensors go to the host's memory, in whatever words.
+bool says_offload(const spec::dialects::RunConfig& config) {
+  const spec::PlanKnobs& knobs = config.knobs;
+  return knobs.optimizer_offload_ratio > 0 || !knobs.offload.empty() ||
+         std::ranges::any_of(config.unknown, [](const spec::dialects::UnknownSetting& setting) {
+           return setting.key.find("offload") != std::string::npos;
+         });
+}
+
+void add_traced_offload(const FoundWall& wall, RunDiagnosis& diagnosis, RunToMend& run) {
+  const char* name = profiler::row_of(profiler::SubCause::offload).name;
+  const auto ceiling = wall.cause_ceilings.find(name);
+  const bool is_seen =
+      wall.label != WallLabel::unknown &&
+      (wall.sub_cause == name || (ceiling != wall.cause_ceilings.end() && ceiling->second > 0));
+  if (!is_seen || !diagnosis.traces) return;
+  run.has_unsaid_offload = !run.is_config_known;
+  if (run.is_config_known && wall.sub_cause == name && !says_offload(*run.config)) {
+    diagnosis.notes.emplace_back(
+        "the traces show that tensors go to the host's memory and back (offload), which the "
+        "configuration does not say: turn off what moves them");
+  }
 }
 
 void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
-  const bool has_words =
-      diagnosis.config || (diagnosis.facts && dialect_of(diagnosis.facts->framework));
   RunToMend run;
   run.is_config_known = diagnosis.config.has_value();
   run.config = diagnosis.config ? *diagnosis.config : config_of_facts(diagnosis);
-  if (const auto world = world_size_of(diagnosis)) spec::set_dp_for(*world, run.config->knobs);
+  const std::vector<std::string> traced_sizes = add_traced_layout(diagnosis, run);
   run.model = about.model;
   run.hardware = about.hardware;
   if (diagnosis.facts) run.echoed = diagnosis.facts->echoed.settings;
   add_traced_facts(about, diagnosis, run);
   const FoundWall wall = wall_of(diagnosis);
+  add_traced_offload(wall, diagnosis, run);
   diagnosis.remedies = remedies_of(wall, run);
-  note_missing_remedy(wall, diagnosis.remedies, run.config->dialect, diagnosis.notes);
-  if (!diagnosis.config && !diagnosis.remedies.empty()) {
+  note_missing_remedy(wall, run, diagnosis);
+  if (!diagnosis.config && wall.label != WallLabel::unknown) {
+    const bool has_words = diagnosis.facts && dialect_of(diagnosis.facts->framework);
+    const std::string layout =
+        traced_sizes.empty()
+            ? std::string()
+            : fmt::format(" and the groups in the traces ({})", fmt::join(traced_sizes, ", "));
     diagnosis.notes.push_back(fmt::format(
         "no command or configuration of the run is known: what to change is told from {} "
-        "defaults; name it with --run",
-        has_words ? "its framework's" : "Megatron-LM's"));
+        "defaults{}; name it with --run",
+        has_words ? "its framework's" : "Megatron-LM's", layout));
   }
 }
 

@@ -29,6 +29,7 @@ constexpr double kWorthALookOfOtherWalls = 0.05;
 constexpr int kMostRemediesOfOtherWalls = 2;
 /// First where the allocator held enough memory.
 constexpr std::string_view kAgainstFragments = "less_fragmentation";
+constexpr std::string_view kOffload = "offload";  // SubCauseRow::name
 
 bool helps_against(const RemedyRow& row, std::string_view sub_cause) {
   return std::ranges::find(row.sub_causes, sub_cause) != row.sub_causes.end();
@@ -39,7 +40,23 @@ bool is_for(const RemedyRow& row, const FoundWall& wall) {
          helps_against(row, wall.sub_cause);
 }
 
-/// What a row can save at most: no more than the causes that it is for, where those are known.
+/// What is left of a ceiling of all communication for that of the row's groups, where the traces
+/// tell groups apart. Communication whose group is not known may be theirs.
+double share_of_groups(const RemedyRow& row, const profiler::GroupCosts& costs, double whole) {
+  if (row.groups[0].empty() || !costs.are_known()) return whole;
+  double own = costs.unknown_ratio;
+  double all = costs.unknown_ratio;
+  for (const auto& [group, ratio] : costs.ratios) {
+    all += ratio;
+    if (std::ranges::find(row.groups, group) != row.groups.end()) own += ratio;
+  }
+  if (all <= 0) return 0;
+  // Ranks that wait for one another may save more than one of them shows.
+  return std::min(whole, std::max(own, whole * own / all));
+}
+
+/// What a row can save at most: no more than the causes that it is for, where those are known, and
+/// of communication no more than its groups cost.
 /// Computing takes whatever the other causes leave, so of it only what a roofline has told apart
 /// can be saved, unless it is the wall: none where that is not known.
 std::optional<double> ceiling_of(const RemedyRow& row, const FoundWall& wall) {
@@ -53,7 +70,8 @@ std::optional<double> ceiling_of(const RemedyRow& row, const FoundWall& wall) {
     of_causes += ratio;
   }
   if (!is_known && row.label == WallLabel::compute && wall.label != row.label) return std::nullopt;
-  return row.most_saved * (is_known ? std::min(whole, of_causes) : whole);
+  const double ceiling = row.most_saved * (is_known ? std::min(whole, of_causes) : whole);
+  return share_of_groups(row, wall.groups, ceiling);
 }
 
 /// A rule that a run breaks.
@@ -250,6 +268,35 @@ bool is_in_traces(const RemedyRow& row, const RunToMend& run) {
   return (run.has_row_exchange || gathers) && !(is_between_nodes && run.is_on_one_node);
 }
 
+/// Of what helps against offloading, what changes the offloading itself stands for it first.
+bool changes_offload(const RemedyRow& row) { return row.sub_causes[0] == kOffload; }
+
+/// As if all were offloaded for which there are settings.
+RunToMend with_offload(RunToMend run) {
+  PlanKnobs& knobs = run.config->knobs;
+  knobs.optimizer_offload_ratio = 1;
+  knobs.precision_aware_optimizer = true;  // the one that can, and stays
+  knobs.offload.add(spec::Offload::core_attn);
+  return run;
+}
+
+/// Sets the remedy's knobs and settings. False where the change does not apply, or where the
+/// framework has no word for it, or only for the larger micro-batch that it makes room for.
+bool apply_change(bool (*change)(PlanKnobs&), const RunToMend& run, Remedy& remedy) {
+  const dialects::RunConfig& config = *run.config;
+  dialects::RunConfig changed = config;
+  if (change == nullptr || !change(changed.knobs)) return false;
+  const std::vector<dialects::SettingChange> changes =
+      dialects::changed_settings(config, changed, config.dialect);
+  if (changes.empty() || !says_more_than_batch(config, changed)) return false;
+  for (const dialects::SettingChange& one : changes) {
+    remedy.flags.push_back(dialects::text_of(one, config.dialect));
+  }
+  remedy.knobs = changed.knobs;
+  remedy.refused = rule_broken_by(run, changed.knobs);
+  return true;
+}
+
 }  // namespace
 
 std::string rule_broken_by(const RunToMend& run, const PlanKnobs& knobs) {
@@ -278,7 +325,7 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
     run.is_config_known = false;
   }
   run = with_sizes(std::move(run));
-  const dialects::RunConfig& config = *run.config;
+  const RunToMend offloading = run.has_unsaid_offload ? with_offload(run) : run;
   std::map<WallLabel, int> num_of_other;
   for (const RemedyRow& row : remedy_rows()) {
     const bool is_other = row.label != wall.label;
@@ -294,17 +341,11 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
     remedy.rule = row.rule;
     remedy.why = row.why;
     if (row.change != nullptr) {
-      dialects::RunConfig changed = config;
-      if (!row.change(changed.knobs)) continue;
-      for (const dialects::SettingChange& change :
-           dialects::changed_settings(config, changed, config.dialect)) {
-        remedy.flags.push_back(dialects::text_of(change, config.dialect));
+      const RunToMend& from = changes_offload(row) ? offloading : run;
+      if (!apply_change(row.change, from, remedy) &&
+          !apply_change(row.change_instead, from, remedy)) {
+        continue;
       }
-      // The framework has no word for it, or only for the larger micro-batch that it makes room
-      // for.
-      if (remedy.flags.empty() || !says_more_than_batch(config, changed)) continue;
-      remedy.knobs = changed.knobs;
-      remedy.refused = rule_broken_by(run, changed.knobs);
     } else if (!row.settings[0].name.empty()) {
       remedy.flags = proposed_settings(row, run);
       if (remedy.flags.empty()) continue;

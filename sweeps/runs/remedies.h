@@ -11,6 +11,7 @@
 
 #include "engine/spec/dialects/run_config.h"
 #include "kernels/base/step_parts.h"
+#include "profiler/analysis/group_costs.h"
 #include "sweeps/runs/run_log.h"
 #include "tuner/planner/run.h"
 
@@ -26,6 +27,8 @@ struct FoundWall {
   std::map<std::string, double, std::less<>> cause_ceilings = {};
   /// Of a run without memory: the allocator held enough, in pieces that were too small.
   bool is_fragmented = false;
+  /// What the communication of each group costs, where traces name groups.
+  profiler::GroupCosts groups = {};
 };
 
 /// The run to change. Without a configuration, remedies use Megatron-LM's flags and do not know
@@ -38,6 +41,8 @@ struct RunToMend {
   std::vector<EchoedSetting> echoed = {};  ///< what the log says beside the configuration
   bool has_row_exchange = true;            ///< false: traces show that ranks exchange no rows
   bool is_on_one_node = false;             ///< false: also where that is not known
+  /// Traces show that tensors go to the host's memory, and no configuration says which.
+  bool has_unsaid_offload = false;
 };
 
 struct Remedy {

@@ -37,6 +37,18 @@ bool use_room(PlanKnobs& k, bool frees_memory) {
   return frees_memory;
 }
 
+using Groups = std::array<std::string_view, 3>;
+/// Who holds the same weights; without groups of their own that is everybody.
+constexpr Groups kReplicas = {"dp_cp", "edp", "world"};
+constexpr Groups kExperts = {"ep"};
+constexpr Groups kTensor = {"tp"};
+
+bool compute_in(PlanKnobs& k, spec::PrecisionRecipe precision) {
+  if (k.precision != spec::PrecisionRecipe::bf16) return false;
+  k.precision = precision;
+  return true;
+}
+
 constexpr RemedyRow kRemedyRows[] = {
     // The device waits for the host.
     {"graphs_of_static_parts",
@@ -105,7 +117,12 @@ constexpr RemedyRow kRemedyRows[] = {
      WallLabel::communication,
      {"transfer"},
      "Gradients are reduced while the backward pass goes on.",
-     [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.overlap_grad_reduce); }},
+     [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.overlap_grad_reduce); },
+     {},
+     false,
+     1,
+     Needs::nothing,
+     kReplicas},
     {"overlap_of_weights",
      WallLabel::communication,
      {"transfer"},
@@ -114,7 +131,12 @@ constexpr RemedyRow kRemedyRows[] = {
        if (k.dp * k.cp == 1 || !k.distributed_optimizer) return false;
        k.overlap_grad_reduce = true;  // without which it is refused
        return turn_on(k.overlap_param_gather);
-     }},
+     },
+     {},
+     false,
+     1,
+     Needs::nothing,
+     kReplicas},
     {"overlap_of_experts",
      WallLabel::communication,
      {"transfer"},
@@ -123,7 +145,8 @@ constexpr RemedyRow kRemedyRows[] = {
      {},
      true,
      1,
-     Needs::row_exchange},
+     Needs::row_exchange,
+     kExperts},
     {"hybrid_dispatcher",
      WallLabel::communication,
      {"transfer", "one link"},
@@ -136,12 +159,18 @@ constexpr RemedyRow kRemedyRows[] = {
      {},
      true,
      1,
-     Needs::rows_between_nodes},
+     Needs::rows_between_nodes,
+     kExperts},
     {"overlap_of_tensor_parallelism",
      WallLabel::communication,
      {"transfer"},
      "Products and their tensor-parallel transfers run in pieces beside each other.",
-     [](PlanKnobs& k) { return k.tp > 1 && turn_on(k.tp_comm_overlap); }},
+     [](PlanKnobs& k) { return k.tp > 1 && turn_on(k.tp_comm_overlap); },
+     {},
+     false,
+     1,
+     Needs::nothing,
+     kTensor},
     {"less_tensor_parallelism",
      WallLabel::communication,
      {"transfer"},
@@ -150,7 +179,12 @@ constexpr RemedyRow kRemedyRows[] = {
        if (!halve(k.tp)) return false;
        k.dp *= 2;
        return true;
-     }},
+     },
+     {},
+     false,
+     1,
+     Needs::nothing,
+     kTensor},
     {"fewer_sms_for_exchange",
      WallLabel::communication,
      {"contention"},
@@ -258,6 +292,15 @@ constexpr RemedyRow kRemedyRows[] = {
        if (k.optimizer_offload_ratio == 0 && k.offload == spec::OffloadSet{}) return false;
        k.optimizer_offload_ratio = 0;
        k.offload = {};
+       return true;
+     }},
+    {"less_offload",
+     WallLabel::memory,
+     {"offload"},
+     "Half of the optimizer's state comes back to the device.",
+     [](PlanKnobs& k) {
+       if (k.optimizer_offload_ratio == 0) return false;
+       k.optimizer_offload_ratio /= 2;
        return true;
      }},
     {"smaller_micro_batch",
@@ -371,14 +414,13 @@ constexpr RemedyRow kRemedyRows[] = {
      WallLabel::compute,
      {"FLOPs"},
      "Products in 8 bits; losses have to be compared.",
-     [](PlanKnobs& k) {
-       if (k.precision != spec::PrecisionRecipe::bf16) return false;
-       k.precision = spec::PrecisionRecipe::fp8_blockwise;
-       return true;
-     },
+     [](PlanKnobs& k) { return compute_in(k, spec::PrecisionRecipe::fp8_blockwise); },
      {},
      false,
-     0.5},  // twice the peak of 16 bits
+     0.5,  // twice the peak of 16 bits
+     Needs::nothing,
+     {},
+     [](PlanKnobs& k) { return compute_in(k, spec::PrecisionRecipe::fp8_current); }},
     {"fused_activations",
      WallLabel::compute,
      {"bandwidth"},

@@ -45,6 +45,10 @@ struct RemedyRow {
   bool is_for_experts = false;  ///< says nothing to a dense model
   double most_saved = 1;        ///< of the time of its sub-causes
   Needs needs = Needs::nothing;
+  /// The groups of ranks (group_words.h) whose communication it changes. Empty: any.
+  std::array<std::string_view, 3> groups = {};
+  /// Applied where the framework has no word for `change`; null: nothing is.
+  bool (*change_instead)(spec::PlanKnobs&) = nullptr;
 };
 
 /// Where a cause has several remedies, the cheaper one to try stands first.

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "sweeps/runs/diagnosed_run.h"
+#include "tests/import/trace_texts.h"
 #include "tests/sweeps/cli_fixture.h"
 
 namespace moetune::sweeps {
@@ -101,8 +102,8 @@ BOOST_FIXTURE_TEST_CASE(a_wall_without_a_remedy_is_told, Diagnose) {
       "torchrun pretrain_gpt.py --bf16 --num-layers 4 --hidden-size 64 --num-attention-heads 4 "
       "--seq-length 128 --micro-batch-size 1 --global-batch-size 16 --num-workers ";
   const std::string note =
-      "against the wall itself, memory (host memory), there is no remedy in Megatron-LM's words "
-      "that is not in effect already";
+      "against the wall itself, memory (host memory): none that moetune knows in Megatron-LM's "
+      "words, beside what is in effect already";
   const auto says = [&](const char* workers) {
     const json run = document({golden("logs/slurm_oom_kill.log"), "--run", command + workers});
     const std::vector<std::string> notes = run["notes"];
@@ -111,6 +112,73 @@ BOOST_FIXTURE_TEST_CASE(a_wall_without_a_remedy_is_told, Diagnose) {
   };
   BOOST_TEST(says("1"));
   BOOST_TEST(!says("4"));
+}
+
+/// 60 us of work and 39 of communication in groups of four ranks, by turns.
+std::string work_by_turns(const std::string& kernel, const std::string& collective,
+                          const std::string& purpose) {
+  tests::EventText events;
+  for (int i = 0; i < 50; ++i) {
+    events.call(i, 1, 2 * i + 1).kernel(10'000 + 100 * i, 60, 2 * i + 1);
+    events.call(i + 0.5, 0.2, 2 * i + 2)
+        .kernel(10'060 + 100 * i, 39, 2 * i + 2, kernel, 7,
+                R"(, "Collective name": ")" + collective +
+                    R"(", "In msg nelems": 100, "Out msg nelems": 100, "dtype": "Float",
+                    "Process Group Name": "5", "Group size": 4,
+                    "Process Group Description": ")" +
+                    purpose + "\"");
+  }
+  return events.json(R"(, "distributedInfo": {"rank": 0, "world_size": 4})");
+}
+
+std::string notes_of(const json& run) { return run["notes"].dump(); }
+
+// The groups in the traces tell how many stages there are.
+BOOST_FIXTURE_TEST_CASE(a_pipeline_without_a_command_has_remedies, Diagnose) {
+  const std::string trace = folder.file("trace.json");
+  tests::write_text(trace, work_by_turns("ncclDevKernel_SendRecv(x)", "coalesced",
+                                         "PIPELINE_MODEL_PARALLEL_GROUP"));
+  const json run = document({trace});
+  BOOST_TEST(run["wall"]["label"] == "pipeline", run["wall"].dump());
+  bool has_fewer = false;
+  for (const json& remedy : run["remedies"]) {
+    has_fewer |= remedy["rule"] == "fewer_stages" &&
+                 remedy["flags"] == json{"--pipeline-model-parallel-size 2"};
+  }
+  BOOST_TEST(has_fewer, run["remedies"].dump());
+  BOOST_TEST(notes_of(run).find("the groups in the traces (pp 4)") != std::string::npos,
+             notes_of(run));
+  // A configuration of one stage is hardly that of the run.
+  const json other = document({trace, "--run",
+                               "torchrun --nproc_per_node=4 pretrain_gpt.py --bf16 --num-layers 4 "
+                               "--hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+                               "--micro-batch-size 1 --global-batch-size 4"});
+  BOOST_TEST(notes_of(other).find("the configuration says pp 1, the traces have such groups of 4 "
+                                  "ranks") != std::string::npos,
+             notes_of(other));
+  BOOST_TEST(
+      notes_of(other).find("pipeline (bubble): none that moetune knows") != std::string::npos,
+      notes_of(other));
+}
+
+// Gradients are not what these ranks wait for.
+BOOST_FIXTURE_TEST_CASE(communication_has_remedies_of_the_group_that_communicates, Diagnose) {
+  const std::string trace = folder.file("trace.json");
+  tests::write_text(trace, work_by_turns("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", "allreduce",
+                                         "TENSOR_MODEL_PARALLEL_GROUP"));
+  const json run = document({trace, "--run",
+                             "torchrun --nproc_per_node=4 pretrain_gpt.py --bf16 --num-layers 4 "
+                             "--hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+                             "--micro-batch-size 1 --global-batch-size 4 --sequence-parallel "
+                             "--tensor-model-parallel-size 2"});
+  BOOST_TEST(run["wall"]["label"] == "communication", run["wall"].dump());
+  BOOST_TEST_REQUIRE(!run["remedies"].empty());
+  for (const json& remedy : run["remedies"]) {
+    BOOST_TEST(remedy["rule"] != "overlap_of_gradients");
+  }
+  BOOST_TEST(notes_of(run).find("the configuration says tp 2, the traces have such groups of 4") !=
+                 std::string::npos,
+             notes_of(run));
 }
 
 /// A trace of one kernel; `collective`: what the file says of it, empty: nothing.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <set>
 
 #include "sweeps/planning/machines.h"
@@ -354,6 +355,74 @@ BOOST_AUTO_TEST_CASE(an_exchange_that_traces_do_not_show_is_not_changed) {
   run.config->knobs.dispatcher = spec::Dispatcher::allgather;
   run.has_row_exchange = false;
   BOOST_TEST(has(run, "hybrid_dispatcher"));
+}
+
+// Of 30 % in communication the tensor-parallel groups have five sixths; experts do not communicate.
+BOOST_AUTO_TEST_CASE(communication_has_the_remedies_of_its_groups) {
+  FoundWall wall = wall_of("communication", "transfer", 0.3);
+  wall.groups.ratios = {{"tp", 0.25}, {"dp_cp", 0.05}};
+  const auto found = remedies_of(wall, run_of(kMendedCommand));
+  const Remedy* tensor = find(found, "less_tensor_parallelism");
+  const Remedy* gradients = find(found, "overlap_of_gradients");
+  BOOST_TEST_REQUIRE(tensor != nullptr);
+  BOOST_TEST_REQUIRE(gradients != nullptr);
+  BOOST_TEST(std::abs(tensor->ceiling_ratio - 0.25) < 1e-9);
+  BOOST_TEST(std::abs(gradients->ceiling_ratio - 0.05) < 1e-9);
+  BOOST_TEST(found.front().ceiling_ratio > 0.2);
+  BOOST_TEST((find(found, "overlap_of_experts") == nullptr));
+  BOOST_TEST((find(found, "hybrid_dispatcher") == nullptr));
+  // What is not known may be anybody's: a third of all.
+  wall.groups = {};
+  wall.groups.ratios = {{"tp", 0.2}};
+  wall.groups.unknown_ratio = 0.1;
+  const auto unsure = remedies_of(wall, run_of(kMendedCommand));
+  for (const char* rule : {"overlap_of_gradients", "overlap_of_experts"}) {
+    const Remedy* remedy = find(unsure, rule);
+    BOOST_TEST_REQUIRE(remedy != nullptr, rule);
+    BOOST_TEST(std::abs(remedy->ceiling_ratio - 0.1) < 1e-9);
+  }
+  // Named groups that only communicate beside other work cost nothing.
+  wall.groups = {};
+  wall.groups.ratios = {{"dp_cp", 0}};
+  BOOST_TEST((find(remedies_of(wall, run_of(kMendedCommand)), "overlap_of_gradients") == nullptr));
+}
+
+// Which tensors go to the host nobody says: all words that may be the run's are named.
+BOOST_AUTO_TEST_CASE(an_offload_that_nobody_states_is_turned_off_first) {
+  RunToMend run;
+  run.has_unsaid_offload = true;
+  const FoundWall wall = wall_of("memory", "offload", 0.6);
+  const auto found = remedies_of(wall, run);
+  BOOST_TEST_REQUIRE(found.size() >= 3U);
+  BOOST_TEST(found[0].rule == "no_offload");
+  for (const char* flag :
+       {"without --optimizer-cpu-offload", "without --fine-grained-activation-offloading"}) {
+    BOOST_TEST((std::ranges::find(found[0].flags, flag) != found[0].flags.end()), flag);
+  }
+  BOOST_TEST(found[1].rule == "less_offload");
+  BOOST_TEST(found[1].flags == std::vector<std::string>{"--optimizer-offload-fraction 0.5"},
+             boost::test_tools::per_element());
+  // Others do not take it for set.
+  const Remedy* moments = find(found, "narrow_moments");
+  BOOST_TEST_REQUIRE(moments != nullptr);
+  BOOST_TEST(moments->flags.front() == "--use-precision-aware-optimizer");
+  run.has_unsaid_offload = false;
+  BOOST_TEST((find(remedies_of(wall, run), "no_offload") == nullptr));
+}
+
+// It has no recipe with blocks, but one with a scale for each tensor.
+BOOST_AUTO_TEST_CASE(products_in_fp8_have_torchtitans_words) {
+  RunToMend run;
+  run.config = dialects::import_run("[training]\nlocal_batch_size = 1\nseq_len = 4096\n",
+                                    dialects::Dialect::torchtitan);
+  const auto found = remedies_of(wall_of("compute", "FLOPs", 0.3), run);
+  const Remedy* remedy = find(found, "products_in_fp8");
+  BOOST_TEST_REQUIRE(remedy != nullptr);
+  BOOST_TEST(remedy->ceiling_ratio == 0.15);
+  BOOST_TEST(std::ranges::any_of(remedy->flags, [](const std::string& flag) {
+    return flag.starts_with("model.converters") &&
+           flag.find("quantize.linear.float8") != std::string::npos;
+  }));
 }
 
 BOOST_AUTO_TEST_CASE(an_unknown_wall_has_no_remedy) {

@@ -1,0 +1,118 @@
+#include "profiler/analysis/group_costs.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "profiler/analysis/group_words.h"
+#include "profiler/analysis/kernel_classes.h"
+
+namespace moetune::profiler {
+namespace {
+
+constexpr std::string_view kWorld = "world";
+/// In the words of groups whose size is not that of one axis of the layout.
+constexpr std::array<std::string_view, 2> kSeveralAxes = {"_and_", "hierarchical"};
+
+/// What the words of a communication say of its group: its description counts before its name.
+std::optional<std::string_view> group_said(const ImportedTrace& trace, const CommCall& comm) {
+  for (const uint32_t name : {comm.description, comm.group}) {
+    if (name == kNoRow) continue;
+    if (const auto group = group_of_words(trace.names[name])) return group;
+  }
+  return std::nullopt;
+}
+
+bool has_one_axis(const ImportedTrace& trace, const CommCall& comm) {
+  if (comm.description == kNoRow) return true;
+  std::string words = trace.names[comm.description];
+  for (char& c : words) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return std::ranges::none_of(
+      kSeveralAxes, [&](std::string_view word) { return words.find(word) != std::string::npos; });
+}
+
+/// Of a kernel that the file does not describe; empty: not known.
+std::string_view group_of_kernel(std::string_view name) {
+  switch (kernel_class_of(name)) {
+    case KernelClass::deepep:
+    case KernelClass::deepep_layout:
+    case KernelClass::hybridep:
+    case KernelClass::hybridep_pack:
+      return "ep";
+    case KernelClass::userbuffers:
+      return "tp";
+    default:
+      return {};
+  }
+}
+
+void see_size(GroupCosts& costs, std::string_view group, int64_t size) {
+  const auto [known, is_new] = costs.sizes.try_emplace(std::string(group), size);
+  if (!is_new && known->second != size) known->second = 0;
+}
+
+/// The group of each row of the trace's comms, empty where it is not known. Notes groups and sizes.
+std::vector<std::string_view> groups_of_comms(const ImportedTrace& trace, GroupCosts& costs) {
+  const std::vector<bool> is_message = stage_messages_of(trace);
+  struct Said {
+    std::optional<std::string_view> group;
+    bool has_one_axis = true;
+  };
+  std::map<std::pair<uint32_t, uint32_t>, Said> said;  // by words
+  std::vector<std::string_view> groups;
+  groups.reserve(trace.comms.size());
+  for (size_t row = 0; row < trace.comms.size(); ++row) {
+    const CommCall& comm = trace.comms[row];
+    const auto [known, is_new] = said.try_emplace({comm.description, comm.group});
+    if (is_new) known->second = {group_said(trace, comm), has_one_axis(trace, comm)};
+    const std::string_view by_words = known->second.group.value_or(std::string_view());
+    groups.push_back(is_message[row] ? std::string_view("pp") : by_words);
+    if (groups.back().empty()) continue;
+    costs.ratios.try_emplace(std::string(groups.back()), 0);
+    // Messages within the group of all ranks do not tell how many stages there are.
+    const bool is_own = by_words != kWorld || groups.back() == kWorld;
+    if (is_own && known->second.has_one_axis && comm.group_size > 0) {
+      see_size(costs, groups.back(), comm.group_size);
+    }
+  }
+  return groups;
+}
+
+}  // namespace
+
+void GroupCosts::add(const ImportedTrace& trace, std::span<const CauseSegment> segments,
+                     int64_t window_ns, const WaitsByOp* waits) {
+  const std::vector<std::string_view> groups = groups_of_comms(trace, *this);
+  if (window_ns <= 0) return;
+  std::unordered_map<uint32_t, std::string_view> by_kernel;  // by name
+  std::map<std::string_view, int64_t> own_ns;                // empty: not known
+  for (const CauseSegment& segment : segments) {
+    if (segment.cause != IdleCause::communication) continue;
+    const ImportedOp& op = trace.ops[segment.op];
+    std::string_view group = op.comm == kNoRow ? std::string_view() : groups[op.comm];
+    if (group.empty()) {
+      const auto [known, is_new] = by_kernel.try_emplace(op.name);
+      if (is_new) known->second = group_of_kernel(trace.names[op.name]);
+      group = known->second;
+    }
+    int64_t ns = segment.end_ns - segment.start_ns;
+    if (waits != nullptr) {
+      const auto wait = waits->find(segment.op);
+      if (wait != waits->end()) {
+        ns -= std::clamp<int64_t>(wait->second.first - segment.start_ns, 0, ns);
+      }
+    }
+    own_ns[group] += ns;
+  }
+  for (const auto& [group, ns] : own_ns) {
+    double& ratio = group.empty() ? unknown_ratio : ratios[std::string(group)];
+    ratio = std::max(ratio, static_cast<double>(ns) / static_cast<double>(window_ns));
+  }
+}
+
+}  // namespace moetune::profiler

@@ -1,0 +1,39 @@
+// What the communication of each group of ranks costs, and how many ranks a group has, as far as
+// traces say which group a communication is of.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "profiler/analysis/matched_collectives.h"
+#include "profiler/analysis/trace_causes.h"
+#include "profiler/imported_trace.h"
+
+namespace moetune::profiler {
+
+/// By row of a trace's ops: until when it waited for a rank that came late, and for which.
+using WaitsByOp = std::map<uint32_t, std::pair<int64_t, CollectivePart>>;
+
+/// Groups have our names (group_words.h). Kernels of DeepEP and its like are of "ep", messages
+/// between stages of "pp".
+struct GroupCosts {
+  /// The share of a rank's time in which communication of the group ran with nothing else on the
+  /// device and did not wait for a late rank; of the rank where it is largest. 0: it always ran
+  /// beside other work. A group that is missing does not communicate.
+  std::map<std::string, double, std::less<>> ratios;
+  double unknown_ratio = 0;  ///< the same of communication whose group is not known
+  /// Ranks of a group, where the traces say it; 0: they say several sizes.
+  std::map<std::string, int64_t, std::less<>> sizes;
+
+  /// Whether the traces name any group.
+  [[nodiscard]] bool are_known() const { return !ratios.empty(); }
+
+  /// Adds a rank. `segments` explain its time of `window_ns`; `waits` may be null.
+  void add(const ImportedTrace& trace, std::span<const CauseSegment> segments, int64_t window_ns,
+           const WaitsByOp* waits);
+};
+
+}  // namespace moetune::profiler

@@ -1,0 +1,71 @@
+// What the communication of each group costs, from traces that name groups, and how large they are.
+#include "profiler/analysis/group_costs.h"
+
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tests/import/trace_texts.h"
+
+namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(costs_of_groups)
+
+namespace {
+
+std::string comm_in(const std::string& purpose, int size) {
+  return R"(, "Collective name": "allreduce", "In msg nelems": 100, "dtype": "Float",
+            "Process Group Name": "5", "Group size": )" +
+         std::to_string(size) + R"(, "Process Group Description": ")" + purpose + "\"";
+}
+
+/// By turns: work of 100 us, a collective of 50 in this group, messages of 30 in one that the file
+/// does not describe, an exchange of 20 by DeepEP.
+ImportedTrace rank_of(const std::string& purpose, int size) {
+  tests::EventText events;
+  events.kernel(0, 100, 1)
+      .kernel(100, 50, 2, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", 8, comm_in(purpose, size))
+      .kernel(150, 30, 3, "ncclDevKernel_SendRecv(x)", 8)
+      .kernel(180, 20, 4, "void deep_ep::intranode::dispatch<8, 768>(int4*)", 8);
+  return events.read();
+}
+
+const std::vector<CauseSegment> kSegments = {{0, 100'000, IdleCause::compute, kNoRow},
+                                             {100'000, 150'000, IdleCause::communication, 1},
+                                             {150'000, 180'000, IdleCause::communication, 2},
+                                             {180'000, 200'000, IdleCause::communication, 3}};
+
+bool is_near(double is, double expected) { return std::abs(is - expected) < 1e-9; }
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(each_group_has_what_ran_alone_and_did_not_wait) {
+  GroupCosts costs;
+  BOOST_TEST(!costs.are_known());
+  // 20 of the 50 us it waited for another rank.
+  const WaitsByOp waits = {{1, {120'000, {}}}};
+  const ImportedTrace trace = rank_of("TENSOR_MODEL_PARALLEL_GROUP", 4);
+  costs.add(trace, kSegments, 200'000, &waits);
+  BOOST_TEST_REQUIRE(costs.are_known());
+  BOOST_TEST_REQUIRE(costs.ratios.size() == 2U);
+  BOOST_TEST(is_near(costs.ratios["tp"], 0.15));
+  BOOST_TEST(is_near(costs.ratios["ep"], 0.1));
+  BOOST_TEST(is_near(costs.unknown_ratio, 0.15));
+  BOOST_TEST(costs.sizes["tp"] == 4);
+  // Of two ranks the one that shows most.
+  costs.add(trace, kSegments, 200'000, nullptr);
+  BOOST_TEST(is_near(costs.ratios["tp"], 0.25));
+  BOOST_TEST(is_near(costs.ratios["ep"], 0.1));
+}
+
+BOOST_AUTO_TEST_CASE(a_size_is_told_where_it_is_one_axis_alone) {
+  GroupCosts costs;
+  costs.add(rank_of("EXPERT_MODEL_PARALLEL_GROUP", 8), kSegments, 200'000, nullptr);
+  costs.add(rank_of("TENSOR_AND_EXPERT_PARALLEL_GROUP", 16), kSegments, 200'000, nullptr);
+  BOOST_TEST(costs.sizes["ep"] == 8);
+  costs.add(rank_of("EXPERT_MODEL_PARALLEL_GROUP", 4), kSegments, 200'000, nullptr);
+  BOOST_TEST(costs.sizes["ep"] == 0);  // two configurations, or names that are not understood
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::profiler

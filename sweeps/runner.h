@@ -68,6 +68,9 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
 class TrialEngine {
  public:
   virtual ~TrialEngine() = default;
+  /// Throws base::UsageError where what the user has given is no run of the request. Called before
+  /// anything of it is stored.
+  virtual void check(const tuner::TrialRequest& /*request*/) {}
   /// Throws as run_trial.
   virtual TrialRun run(ProcessRunner& processes, const tuner::TrialRequest& request,
                        const RunnerOptions& options) = 0;

@@ -102,7 +102,8 @@ SweepSummary SweepLoop::run(tuner::Strategy& strategy) {
   } catch (...) {
     // The first failure is the one to report; the store may be what has failed.
     try {
-      store_.finish_sweep(sweep_id_, SearchStatus::failed);
+      store_.finish_sweep(sweep_id_,
+                          is_checking_ ? SearchStatus::interrupted : SearchStatus::failed);
     } catch (const base::Error&) {
     }
     throw;
@@ -307,6 +308,11 @@ int64_t SweepLoop::commit(const TrialRequest& request, const std::string& starte
 }
 
 std::optional<TrialOutcome> SweepLoop::launch(const TrialRequest& request) {
+  if (options_.engine != nullptr) {
+    is_checking_ = true;
+    options_.engine->check(request);
+    is_checking_ = false;
+  }
   // A replay that took another way than before leaves decisions that nobody made: they go before
   // the first new trial.
   if (summary_.num_run == 0) store_.drop_decisions(sweep_id_, num_decisions_ + 1);

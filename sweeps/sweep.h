@@ -63,7 +63,8 @@ class SweepLoop {
             Progress& progress);
 
   /// Runs until the strategy is done, a budget is used up, or the user interrupts. Sets the sweep's
-  /// status: `failed` if the strategy ends without a best trial, or if this throws.
+  /// status: `failed` if the strategy ends without a best trial, or if this throws; `interrupted`
+  /// where it throws since TrialEngine::check did.
   SweepSummary run(tuner::Strategy& strategy);
 
   /// Executes one request. Returns the stored outcome if it was measured in a comparable
@@ -134,6 +135,7 @@ class SweepLoop {
   TimeLeft time_left_;
   bool is_out_of_time_ = false;  ///< the last trial was stopped as the seconds were used up
   bool has_noted_cores_ = false;
+  bool is_checking_ = false;  ///< the engine looks at what was given for the next trial
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "profiler/store/untrusted_json.h"
@@ -75,6 +77,22 @@ json to_json(const NextCommand& next) {
 bool is_of_another_engine(const store::TrialRow& trial) {
   const json document = store::parse_untrusted(trial.spec_json);
   return document.is_object() && document.contains("engine");
+}
+
+bool waits_for_tell(const store::Store& store, const store::SweepRow& sweep,
+                    std::span<const store::TrialRow* const> trials) {
+  const json config = store::parse_untrusted(sweep.config_json);
+  const bool is_foreign = config.is_object() && config.contains("engine");
+  if (!is_foreign || sweep.status != store::SearchStatus::interrupted) return false;
+  for (size_t i = trials.size(); i-- > 0;) {
+    const auto status = spec::find_status(trials[i]->status);
+    if (status == spec::TrialStatus::invalid || status == spec::TrialStatus::pruned) continue;
+    if (status == spec::TrialStatus::interrupted) return false;
+    const std::vector<store::NamedText> texts = store.read_texts(trials[i]->id);
+    // What moetune has launched itself is stored with its command.
+    return std::ranges::find(texts, "command", &store::NamedText::name) == texts.end();
+  }
+  return true;
 }
 
 std::optional<std::vector<std::string>> stored_changes(const store::TrialRow& trial) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,6 +42,10 @@ nlohmann::json to_json(const NextCommand& next);
 
 /// True for a trial of a sweep whose `engine` is not our own.
 bool is_of_another_engine(const store::TrialRow& trial);
+/// Whether a sweep that is not running waits for a result by `moetune tell`: nothing was run yet,
+/// or the last of its `trials` was told. The stored status of both is `interrupted`.
+bool waits_for_tell(const store::Store& store, const store::SweepRow& sweep,
+                    std::span<const store::TrialRow* const> trials);
 /// What a stored trial changes in the user's command, as the engine writes it; none of trials of
 /// our own engine.
 std::optional<std::vector<std::string>> stored_changes(const store::TrialRow& trial);

@@ -203,6 +203,16 @@ std::string kept_log(const std::string& path) {
   return is_packed ? fmt::format("packed: {}", path) : end_of_file(path, kKeptLogBytes);
 }
 
+/// Throws where a log says other values than those asked for; `wrong` is empty where it does not.
+void refuse_another(const std::string& log, const std::string& wrong) {
+  if (wrong.empty()) return;
+  throw base::UsageError(fmt::format(
+      "{}: this log is of another configuration than the command ({}); nothing was stored. Pass "
+      "the log of the command that --dry-run names. If this is its log, say --exit-code 1 without "
+      "a log: the trial then counts as failed",
+      log, wrong));
+}
+
 /// What both ways to a result have in common.
 TrialRun result_with(const UserRun& run, const tuner::TrialRequest& request,
                      const EngineLeavings& left, const std::vector<std::string>& logs) {
@@ -294,13 +304,15 @@ ToldEngine::ToldEngine(std::shared_ptr<const UserRun> run, std::vector<std::stri
       exit_code_(exit_code) {
   if (logs_.empty()) return;
   facts_ = read_run(logs_);
-  const std::string wrong = size_mismatch(*run_, *facts_);
-  if (wrong.empty()) return;
-  throw base::UsageError(fmt::format(
-      "{}: this log is of another configuration than the command ({}), and nothing of it was "
-      "stored; pass the log of the command that --dry-run names, or, where that command runs so, "
-      "--exit-code 1 alone",
-      logs_.front(), wrong));
+  refuse_another(logs_.front(), size_mismatch(*run_, *facts_));
+}
+
+void ToldEngine::check(const tuner::TrialRequest& request) {
+  if (!facts_ && exit_code_ == 0) {
+    throw base::UsageError(
+        "none of the files is a log of a run; where it left none, say --exit-code");
+  }
+  if (facts_) refuse_another(logs_.front(), echo_mismatch(*run_, request, *facts_));
 }
 
 TrialRun ToldEngine::run(ProcessRunner& /*processes*/, const tuner::TrialRequest& request,
@@ -308,10 +320,6 @@ TrialRun ToldEngine::run(ProcessRunner& /*processes*/, const tuner::TrialRequest
   EngineLeavings left;
   left.end.code = exit_code_;
   left.facts = facts_;
-  if (!left.facts && exit_code_ == 0) {
-    throw base::UsageError(
-        "none of the files is a log of a run; where it left none, say --exit-code");
-  }
   if (request.is_profiled) read_traces(files_, run_->hardware.get(), left);
   TrialRun done = result_with(*run_, request, left, {});
   for (const std::string& log : logs_) done.result.texts.push_back({kToldLog, digest_of(log)});

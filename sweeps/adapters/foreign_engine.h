@@ -42,6 +42,9 @@ class ToldEngine final : public TrialEngine {
   /// base::UsageError for a log of a run with other sizes than the user's (size_mismatch).
   ToldEngine(std::shared_ptr<const UserRun> run, std::vector<std::string> files, int exit_code);
 
+  /// Throws base::UsageError for a log of other values of the space than those asked for
+  /// (echo_mismatch), and where neither a log nor an exit code was given.
+  void check(const tuner::TrialRequest& request) override;
   TrialRun run(ProcessRunner& processes, const tuner::TrialRequest& request,
                const RunnerOptions& options) override;
 

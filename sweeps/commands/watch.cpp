@@ -14,6 +14,7 @@
 #include "kernels/base/units.h"
 #include "profiler/store/store.h"
 #include "profiler/store/verdict.h"
+#include "sweeps/adapters/engine_sweep.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/processes/poll.h"
@@ -55,6 +56,7 @@ struct Seen {
   store::SweepRow sweep;
   TrialLines trials;
   std::vector<store::DecisionRow> decisions;
+  bool waits_for_tell = false;  ///< unless it is running
 };
 
 /// How much faster it is than the first that fitted, by runs of one length.
@@ -92,12 +94,16 @@ Seen look(const std::string& path, int64_t sweep_id) {
   seen.sweep = find_sweep(store, sweep_id);
   seen.trials = read_trial_lines(store, seen.sweep.id);
   seen.decisions = store.read_decisions(seen.sweep.id);
+  std::vector<const store::TrialRow*> trials;
+  for (const TrialLine& line : seen.trials.lines) trials.push_back(&line.trial);
+  seen.waits_for_tell = waits_for_tell(store, seen.sweep, trials);
   return seen;
 }
 
 std::string head_text(const Seen& seen, bool is_running) {
   using store::SearchStatus;
-  const std::string_view state = is_running ? name_of(SearchStatus::running)
+  const std::string_view state = is_running            ? name_of(SearchStatus::running)
+                                 : seen.waits_for_tell ? "waiting for tell"
                                  : seen.sweep.status == SearchStatus::running
                                      ? "stopped: no process is running it"
                                      : name_of(seen.sweep.status);

@@ -350,6 +350,41 @@ BOOST_AUTO_TEST_CASE(a_log_of_another_run_is_not_taken) {
   BOOST_TEST(!std::filesystem::exists(db));
 }
 
+// Of the sizes that are swept, too: a log of another trial than the next one.
+BOOST_AUTO_TEST_CASE(a_log_of_another_trial_is_not_taken) {
+  write_engine_sweep(*this, {{"micro_batch_size", {2}}});
+  const std::string sweep_file = folder.file("sweep.json");
+  const auto next_log = [&](const char* name) {
+    const json next = json::parse(
+        run({"sweep", sweep_file, "--db", db, "--dry-run", "--format", "json"}).out)["next"];
+    const std::string log = folder.file(name);
+    const std::string command = "(" + next["command"].get<std::string>() + ") > " + log + " 2>&1";
+    BOOST_TEST(std::system(command.c_str()) == 0);
+    return log;
+  };
+  const auto num_trials = [&] { return store::Store::open_read_only(db).list_trials().size(); };
+  const std::string first = next_log("first.log");
+  const std::string again = next_log("again.log");  // the same command: nothing was told yet
+  BOOST_TEST(tests::contains(run({"watch", db}).out, "sweep 1 fake: waiting for tell\n"));
+  const tests::Answer told = run({"tell", sweep_file, first, "--db", db});
+  BOOST_TEST_REQUIRE(told.code == 0, told.err);
+  BOOST_TEST_REQUIRE(num_trials() == 1U);
+  check_refused({"tell", sweep_file, again, "--db", db}, 2,
+                {"again.log", "another configuration", "micro_batch_size: asked 2, the log has 1",
+                 "nothing was stored. Pass the log of",
+                 "If this is its log, say --exit-code 1 without a log"});
+  // What is no log at all stores nothing either.
+  const std::string notes = folder.file("notes.md");
+  tests::write_text(notes, "# nothing of a run\n");
+  check_refused({"tell", sweep_file, notes, "--db", db}, 2, {"none of the files is a log"});
+  BOOST_TEST(num_trials() == 1U);
+  BOOST_TEST(tests::contains(run({"watch", db}).out, "sweep 1 fake: waiting for tell\n"));
+  const tests::Answer second = run({"tell", sweep_file, next_log("second.log"), "--db", db});
+  BOOST_TEST(second.code == 0, second.err);
+  BOOST_TEST_REQUIRE(num_trials() == 2U);
+  BOOST_TEST(store::Store::open_read_only(db).list_trials().back().status == "ok");
+}
+
 BOOST_AUTO_TEST_CASE(what_a_framework_sets_by_itself_is_shown) {
   std::string base = kBase;
   for (const std::string word : {" --bf16", " --use-distributed-optimizer"}) {

@@ -52,13 +52,28 @@ struct Figures {
   }
 };
 
+/// A rate of the run as a whole, by steps: it varies as their time does. Their median is the rate.
+StepValues by_steps(double rate, const RunFacts& facts) {
+  const auto is_time = [](double seconds) { return std::isfinite(seconds) && seconds > 0; };
+  if (!facts.step_time || facts.step_time->steady_s.empty() ||
+      !std::ranges::all_of(facts.step_time->steady_s, is_time)) {
+    return {rate};
+  }
+  StepValues rates;
+  for (const double seconds : facts.step_time->steady_s) rates.push_back(1 / seconds);
+  const double median = profiler::median_interval(rates).median;
+  for (double& value : rates) value *= rate / median;
+  return rates;
+}
+
 void add_logged(const RunFacts& facts, Figures& figures) {
   if (facts.step_time) figures.add("step_time_s", "s", facts.step_time->steady_s);
-  // Of the run as a whole: how they vary is that of the step time.
   if (facts.tokens_per_s_per_gpu) {
-    figures.add("tokens_per_s_per_gpu", "tokens/s", {*facts.tokens_per_s_per_gpu});
+    figures.add("tokens_per_s_per_gpu", "tokens/s", by_steps(*facts.tokens_per_s_per_gpu, facts));
   }
-  if (facts.tflops_per_gpu) figures.add("tflops_per_gpu", "TFLOP/s", {*facts.tflops_per_gpu});
+  if (facts.tflops_per_gpu) {
+    figures.add("tflops_per_gpu", "TFLOP/s", by_steps(*facts.tflops_per_gpu, facts));
+  }
   if (facts.peak_memory) {
     figures.add("peak_memory_bytes", "bytes", {static_cast<double>(facts.peak_memory->bytes)});
   }

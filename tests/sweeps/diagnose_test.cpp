@@ -360,10 +360,23 @@ BOOST_FIXTURE_TEST_CASE(two_runs_are_set_side_by_side, Diagnose) {
   const Answer answer = run(
       {"compare", golden("logs/megatron_lm.log"), folder.file("slower.log"), "--format", "json"});
   BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
-  const json figure = json::parse(answer.out)["figures"][0];
+  const json figures = json::parse(answer.out)["figures"];
+  const json& figure = figures[0];
   BOOST_TEST(figure["name"] == "step_time_s");
   BOOST_TEST(figure["change_ratio"].get<double>() == 0.1, boost::test_tools::tolerance(0.01));
   BOOST_TEST(figure["is_beyond_noise"] == true);
+  // A rate has the interval of the time that it comes from: steps took from 810 to 815 ms.
+  const json& rate = figures[1];
+  BOOST_TEST(rate["name"] == "tokens_per_s_per_gpu");
+  BOOST_TEST(rate["change_ratio"].get<double>() == -1 / 11.0, boost::test_tools::tolerance(0.01));
+  BOOST_TEST(rate["is_beyond_noise"] == true);
+  BOOST_TEST(rate["before"]["num_values"] == 4);
+  BOOST_TEST(
+      rate["before"]["high"].get<double>() / rate["before"]["low"].get<double>() == 815.0 / 810.0,
+      boost::test_tools::tolerance(1e-9));
+  // This one the log says itself, unchanged.
+  BOOST_TEST(figures[2]["name"] == "tflops_per_gpu");
+  BOOST_TEST(figures[2]["is_beyond_noise"] == false);
   const Answer same = run({"compare", golden("logs/megatron_lm.log"),
                            golden("logs/megatron_lm.log"), "--format", "json"});
   const json compared = json::parse(same.out);

@@ -4,10 +4,10 @@
 #include <array>
 #include <cctype>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "profiler/analysis/group_words.h"
 #include "profiler/analysis/kernel_classes.h"
@@ -57,13 +57,15 @@ void see_size(GroupCosts& costs, std::string_view group, int64_t size) {
 }
 
 /// The group of each row of the trace's comms, empty where it is not known. Notes groups and sizes.
-std::vector<std::string_view> groups_of_comms(const ImportedTrace& trace, GroupCosts& costs) {
-  const std::vector<bool> is_message = stage_messages_of(trace);
+std::vector<std::string_view> groups_of_comms(const ImportedTrace& trace,
+                                              const std::vector<bool>& is_message,
+                                              GroupCosts& costs) {
   struct Said {
     std::optional<std::string_view> group;
     bool has_one_axis = true;
   };
-  std::map<std::pair<uint32_t, uint32_t>, Said> said;  // by words
+  std::map<std::pair<uint32_t, uint32_t>, Said> said;   // by words
+  std::set<std::pair<std::string_view, int32_t>> seen;  // groups and their sizes
   std::vector<std::string_view> groups;
   groups.reserve(trace.comms.size());
   for (size_t row = 0; row < trace.comms.size(); ++row) {
@@ -73,21 +75,22 @@ std::vector<std::string_view> groups_of_comms(const ImportedTrace& trace, GroupC
     const std::string_view by_words = known->second.group.value_or(std::string_view());
     groups.push_back(is_message[row] ? std::string_view("pp") : by_words);
     if (groups.back().empty()) continue;
-    costs.ratios.try_emplace(std::string(groups.back()), 0);
     // Messages within the group of all ranks do not tell how many stages there are.
     const bool is_own = by_words != kWorld || groups.back() == kWorld;
-    if (is_own && known->second.has_one_axis && comm.group_size > 0) {
-      see_size(costs, groups.back(), comm.group_size);
-    }
+    const bool is_size = is_own && known->second.has_one_axis && comm.group_size > 0;
+    if (!seen.emplace(groups.back(), is_size ? comm.group_size : 0).second) continue;
+    costs.ratios.try_emplace(std::string(groups.back()), 0);
+    if (is_size) see_size(costs, groups.back(), comm.group_size);
   }
   return groups;
 }
 
 }  // namespace
 
-void GroupCosts::add(const ImportedTrace& trace, std::span<const CauseSegment> segments,
-                     int64_t window_ns, const WaitsByOp* waits) {
-  const std::vector<std::string_view> groups = groups_of_comms(trace, *this);
+void GroupCosts::add(const ImportedTrace& trace, const std::vector<bool>& is_message,
+                     std::span<const CauseSegment> segments, int64_t window_ns,
+                     const WaitsByOp* waits) {
+  const std::vector<std::string_view> groups = groups_of_comms(trace, is_message, *this);
   if (window_ns <= 0) return;
   std::unordered_map<uint32_t, std::string_view> by_kernel;  // by name
   std::map<std::string_view, int64_t> own_ns;                // empty: not known

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/trace_causes.h"
@@ -31,9 +32,10 @@ struct GroupCosts {
   /// Whether the traces name any group.
   [[nodiscard]] bool are_known() const { return !ratios.empty(); }
 
-  /// Adds a rank. `segments` explain its time of `window_ns`; `waits` may be null.
-  void add(const ImportedTrace& trace, std::span<const CauseSegment> segments, int64_t window_ns,
-           const WaitsByOp* waits);
+  /// Adds a rank. `is_message`: stage_messages_of(trace). `segments` explain the rank's time of
+  /// `window_ns`; `waits` may be null.
+  void add(const ImportedTrace& trace, const std::vector<bool>& is_message,
+           std::span<const CauseSegment> segments, int64_t window_ns, const WaitsByOp* waits);
 };
 
 }  // namespace moetune::profiler

@@ -97,7 +97,7 @@ class Judge {
       missing_ = MissingRanks(traces_, matching_);
       for (size_t i = 0; i < ranks_.size(); ++i) {
         book(i);
-        wall.groups.add(traces_[i], ranks_[i].segments, ranks_[i].window_ns(),
+        wall.groups.add(traces_[i], is_message_[i], ranks_[i].segments, ranks_[i].window_ns(),
                         waits_.empty() ? nullptr : &waits_[i]);
         for (size_t label = 0; label < kNumWallLabels; ++label) {
           wall.shares[label] += ranks_[i].shares[label] / num_judged_;

@@ -301,23 +301,43 @@ void note_missing_remedy(const FoundWall& wall, const RunToMend& run, RunDiagnos
                   remedies.empty() ? "" : "; what to change is against lesser causes"));
 }
 
+/// What makes a configuration one of another run than the traces.
+void note_contradictions(const profiler::GroupCosts& groups,
+                         const spec::dialects::RunConfig& config, RunDiagnosis& diagnosis) {
+  for (const profiler::ImportedTrace& trace : diagnosis.traces->traces) {
+    const std::optional<int64_t> of_trace = trace.facts.world_size;
+    if (config.stated_world_size <= 0 || !of_trace || *of_trace == config.stated_world_size) {
+      continue;
+    }
+    diagnosis.notes.push_back(fmt::format(
+        "the command is of a run of {} ranks, {} of one of {}: they do not seem to be of one run",
+        config.stated_world_size, trace.facts.file, *of_trace));
+    break;
+  }
+  for (std::string& sentence : contradicted_sizes(groups, config.knobs)) {
+    diagnosis.notes.push_back(std::move(sentence));
+  }
+}
+
 /// The layout that the traces name, where nobody else says it; and whether a configuration that is
 /// known can be of the same run. Returns the sizes that were taken.
 std::vector<std::string> add_traced_layout(RunDiagnosis& diagnosis, RunToMend& run) {
   std::vector<std::string> taken;
   const int64_t world = world_size_of(diagnosis).value_or(0);
+  spec::PlanKnobs& knobs = run.config->knobs;
   if (diagnosis.traces) {
     const profiler::GroupCosts& groups = diagnosis.traces->wall.groups;
-    const ParallelSizes said = diagnosis.facts ? diagnosis.facts->parallel : ParallelSizes{};
-    if (!run.is_config_known) {
-      taken = take_traced_sizes(groups, said, world, run.config->knobs);
+    if (run.is_config_known) {
+      note_contradictions(groups, *run.config, diagnosis);
     } else {
-      for (std::string& sentence : contradicted_sizes(groups, run.config->knobs)) {
-        diagnosis.notes.push_back(std::move(sentence));
-      }
+      const ParallelSizes said = diagnosis.facts ? diagnosis.facts->parallel : ParallelSizes{};
+      taken = take_traced_sizes(groups, said, world, knobs);
     }
+    // At least those that were traced.
+    const auto num_traced = static_cast<int64_t>(diagnosis.traces->traces.size());
+    if (world == 0 && !run.is_config_known) spec::set_dp_for(num_traced, knobs);
   }
-  if (world > 0) spec::set_dp_for(world, run.config->knobs);
+  if (world > 0) spec::set_dp_for(world, knobs);
   return taken;
 }
 

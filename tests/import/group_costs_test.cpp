@@ -35,6 +35,10 @@ const std::vector<CauseSegment> kSegments = {{0, 100'000, IdleCause::compute, kN
                                              {150'000, 180'000, IdleCause::communication, 2},
                                              {180'000, 200'000, IdleCause::communication, 3}};
 
+void add(GroupCosts& costs, const ImportedTrace& trace, const WaitsByOp* waits = nullptr) {
+  costs.add(trace, stage_messages_of(trace), kSegments, 200'000, waits);
+}
+
 bool is_near(double is, double expected) { return std::abs(is - expected) < 1e-9; }
 
 }  // namespace
@@ -45,7 +49,7 @@ BOOST_AUTO_TEST_CASE(each_group_has_what_ran_alone_and_did_not_wait) {
   // 20 of the 50 us it waited for another rank.
   const WaitsByOp waits = {{1, {120'000, {}}}};
   const ImportedTrace trace = rank_of("TENSOR_MODEL_PARALLEL_GROUP", 4);
-  costs.add(trace, kSegments, 200'000, &waits);
+  add(costs, trace, &waits);
   BOOST_TEST_REQUIRE(costs.are_known());
   BOOST_TEST_REQUIRE(costs.ratios.size() == 2U);
   BOOST_TEST(is_near(costs.ratios["tp"], 0.15));
@@ -53,17 +57,17 @@ BOOST_AUTO_TEST_CASE(each_group_has_what_ran_alone_and_did_not_wait) {
   BOOST_TEST(is_near(costs.unknown_ratio, 0.15));
   BOOST_TEST(costs.sizes["tp"] == 4);
   // Of two ranks the one that shows most.
-  costs.add(trace, kSegments, 200'000, nullptr);
+  add(costs, trace);
   BOOST_TEST(is_near(costs.ratios["tp"], 0.25));
   BOOST_TEST(is_near(costs.ratios["ep"], 0.1));
 }
 
 BOOST_AUTO_TEST_CASE(a_size_is_told_where_it_is_one_axis_alone) {
   GroupCosts costs;
-  costs.add(rank_of("EXPERT_MODEL_PARALLEL_GROUP", 8), kSegments, 200'000, nullptr);
-  costs.add(rank_of("TENSOR_AND_EXPERT_PARALLEL_GROUP", 16), kSegments, 200'000, nullptr);
+  add(costs, rank_of("EXPERT_MODEL_PARALLEL_GROUP", 8));
+  add(costs, rank_of("TENSOR_AND_EXPERT_PARALLEL_GROUP", 16));
   BOOST_TEST(costs.sizes["ep"] == 8);
-  costs.add(rank_of("EXPERT_MODEL_PARALLEL_GROUP", 4), kSegments, 200'000, nullptr);
+  add(costs, rank_of("EXPERT_MODEL_PARALLEL_GROUP", 4));
   BOOST_TEST(costs.sizes["ep"] == 0);  // two configurations, or names that are not understood
 }
 

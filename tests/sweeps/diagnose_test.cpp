@@ -167,15 +167,18 @@ BOOST_FIXTURE_TEST_CASE(communication_has_remedies_of_the_group_that_communicate
   tests::write_text(trace, work_by_turns("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", "allreduce",
                                          "TENSOR_MODEL_PARALLEL_GROUP"));
   const json run = document({trace, "--run",
-                             "torchrun --nproc_per_node=4 pretrain_gpt.py --bf16 --num-layers 4 "
-                             "--hidden-size 64 --num-attention-heads 4 --seq-length 128 "
-                             "--micro-batch-size 1 --global-batch-size 4 --sequence-parallel "
+                             "torchrun --nnodes=2 --nproc_per_node=4 pretrain_gpt.py --bf16 "
+                             "--num-layers 4 --hidden-size 64 --num-attention-heads 4 "
+                             "--seq-length 128 --micro-batch-size 1 --global-batch-size 4 "
+                             "--sequence-parallel "
                              "--tensor-model-parallel-size 2"});
   BOOST_TEST(run["wall"]["label"] == "communication", run["wall"].dump());
   BOOST_TEST_REQUIRE(!run["remedies"].empty());
   for (const json& remedy : run["remedies"]) {
     BOOST_TEST(remedy["rule"] != "overlap_of_gradients");
   }
+  BOOST_TEST(notes_of(run).find("the command is of a run of 8 ranks") != std::string::npos,
+             notes_of(run));
   BOOST_TEST(notes_of(run).find("the configuration says tp 2, the traces have such groups of 4") !=
                  std::string::npos,
              notes_of(run));

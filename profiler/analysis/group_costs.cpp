@@ -36,6 +36,10 @@ bool has_one_axis(const ImportedTrace& trace, const CommCall& comm) {
       kSeveralAxes, [&](std::string_view word) { return words.find(word) != std::string::npos; });
 }
 
+bool is_of_mesh(const ImportedTrace& trace, const CommCall& comm) {
+  return comm.description != kNoRow && trace.names[comm.description].starts_with("mesh_");
+}
+
 /// Of a kernel that the file does not describe; empty: not known.
 std::string_view group_of_kernel(std::string_view name) {
   switch (kernel_class_of(name)) {
@@ -71,7 +75,10 @@ std::vector<std::string_view> groups_of_comms(const ImportedTrace& trace,
   for (size_t row = 0; row < trace.comms.size(); ++row) {
     const CommCall& comm = trace.comms[row];
     const auto [known, is_new] = said.try_emplace({comm.description, comm.group});
-    if (is_new) known->second = {group_said(trace, comm), has_one_axis(trace, comm)};
+    if (is_new) {
+      known->second = {group_said(trace, comm), has_one_axis(trace, comm)};
+      costs.has_meshes = costs.has_meshes || is_of_mesh(trace, comm);
+    }
     const std::string_view by_words = known->second.group.value_or(std::string_view());
     groups.push_back(is_message[row] ? std::string_view("pp") : by_words);
     if (groups.back().empty()) continue;

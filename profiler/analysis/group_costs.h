@@ -29,6 +29,9 @@ struct GroupCosts {
   /// Ranks of a group, where the traces say it; 0: they say several sizes.
   std::map<std::string, int64_t, std::less<>> sizes;
 
+  /// PyTorch's device meshes name groups, as torchtitan has them and Megatron has not.
+  bool has_meshes = false;
+
   /// Whether the traces name any group.
   [[nodiscard]] bool are_known() const { return !ratios.empty(); }
 

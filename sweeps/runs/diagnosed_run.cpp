@@ -247,6 +247,10 @@ void take_defaults(spec::dialects::Dialect dialect, spec::PlanKnobs& knobs) {
 /// What logs say of a run whose configuration nobody has; for the rest its framework's defaults.
 spec::dialects::RunConfig config_of_facts(const RunDiagnosis& diagnosis) {
   spec::dialects::RunConfig config;
+  // Megatron-LM's words are said where nothing tells whose the run is.
+  if (diagnosis.traces && diagnosis.traces->wall.groups.has_meshes) {
+    config.dialect = spec::dialects::Dialect::torchtitan;
+  }
   if (diagnosis.facts) {
     config.dialect = dialect_of(diagnosis.facts->framework).value_or(config.dialect);
   }
@@ -379,15 +383,14 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   diagnosis.remedies = remedies_of(wall, run);
   note_missing_remedy(wall, run, diagnosis);
   if (!diagnosis.config && wall.label != WallLabel::unknown) {
-    const bool has_words = diagnosis.facts && dialect_of(diagnosis.facts->framework);
     const std::string layout =
         traced_sizes.empty()
             ? std::string()
             : fmt::format(" and the groups in the traces ({})", fmt::join(traced_sizes, ", "));
     diagnosis.notes.push_back(fmt::format(
-        "no command or configuration of the run is known: what to change is told from {} "
+        "no command or configuration of the run is known: what to change is told from {}'s "
         "defaults{}; name it with --run",
-        has_words ? "its framework's" : "Megatron-LM's", layout));
+        framework_title(run.config->dialect), layout));
   }
 }
 

@@ -56,6 +56,7 @@ BOOST_AUTO_TEST_CASE(each_group_has_what_ran_alone_and_did_not_wait) {
   BOOST_TEST(is_near(costs.ratios["ep"], 0.1));
   BOOST_TEST(is_near(costs.unknown_ratio, 0.15));
   BOOST_TEST(costs.sizes["tp"] == 4);
+  BOOST_TEST(!costs.has_meshes);
   // Of two ranks the one that shows most.
   add(costs, trace);
   BOOST_TEST(is_near(costs.ratios["tp"], 0.25));
@@ -69,6 +70,13 @@ BOOST_AUTO_TEST_CASE(a_size_is_told_where_it_is_one_axis_alone) {
   BOOST_TEST(costs.sizes["ep"] == 8);
   add(costs, rank_of("EXPERT_MODEL_PARALLEL_GROUP", 4));
   BOOST_TEST(costs.sizes["ep"] == 0);  // two configurations, or names that are not understood
+}
+
+BOOST_AUTO_TEST_CASE(groups_of_device_meshes_are_seen) {
+  GroupCosts costs;
+  add(costs, rank_of("mesh_tp", 2));
+  BOOST_TEST(costs.has_meshes);
+  BOOST_TEST(is_near(costs.ratios["tp"], 0.25));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -143,7 +143,7 @@ BOOST_FIXTURE_TEST_CASE(a_pipeline_without_a_command_has_remedies, Diagnose) {
   bool has_fewer = false;
   for (const json& remedy : run["remedies"]) {
     has_fewer |= remedy["rule"] == "fewer_stages" &&
-                 remedy["flags"] == json{"--pipeline-model-parallel-size 2"};
+                 remedy["flags"] == json::array({"--pipeline-model-parallel-size 2"});
   }
   BOOST_TEST(has_fewer, run["remedies"].dump());
   BOOST_TEST(notes_of(run).find("the groups in the traces (pp 4)") != std::string::npos,
@@ -182,6 +182,25 @@ BOOST_FIXTURE_TEST_CASE(communication_has_remedies_of_the_group_that_communicate
   BOOST_TEST(notes_of(run).find("the configuration says tp 2, the traces have such groups of 4") !=
                  std::string::npos,
              notes_of(run));
+}
+
+// Nobody says whose run it is, but these are names of PyTorch's device meshes.
+BOOST_FIXTURE_TEST_CASE(groups_of_meshes_have_remedies_in_torchtitans_words, Diagnose) {
+  const std::string trace = folder.file("trace.json");
+  tests::write_text(
+      trace, work_by_turns("ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", "allreduce", "mesh_tp"));
+  const json run = document({trace});
+  BOOST_TEST(notes_of(run).find("torchtitan's defaults and the groups in the traces (tp 4)") !=
+                 std::string::npos,
+             notes_of(run));
+  bool has_words = false;
+  for (const json& remedy : run["remedies"]) {
+    for (const std::string flag : remedy["flags"]) {
+      has_words |= flag.starts_with("parallelism.");
+      BOOST_TEST(flag.find("--") == std::string::npos, flag);
+    }
+  }
+  BOOST_TEST(has_words, run["remedies"].dump());
 }
 
 /// A trace of one kernel; `collective`: what the file says of it, empty: nothing.

@@ -48,6 +48,9 @@ struct TraceRecord {
   /// read it, and traces of other tools are replayed only when they are imported
   /// (analysis/imported_replay.h). Our own recorders never set it.
   bool is_producer_inferred = false;
+  /// A kernel of another tool's trace that works on experts' rows (analysis/expert_kernels.h). Not
+  /// stored either.
+  bool is_of_experts = false;
 };
 
 /// One traced step of one rank: its window and its records in program order.

@@ -14,6 +14,7 @@
 #include "kernels/base/cxx_names.h"
 #include "kernels/base/utf8.h"
 #include "profiler/analysis/expert_exchanges.h"
+#include "profiler/analysis/expert_kernels.h"
 #include "profiler/analysis/recurring_steps.h"
 #include "profiler/analysis/step_causes.h"
 #include "profiler/analysis/trace_causes.h"
@@ -129,6 +130,7 @@ void ImportedSteps::add_rank(uint32_t index) {
     }
   }
   rank.is_message = stage_messages_of(trace);
+  rank.is_of_experts = expert_kernels_of(trace);
   rank.is_launching.resize(trace.threads.size());
   for (const ImportedOp& op : trace.ops) {
     const HostCall* call = trace.launch_of(op);
@@ -425,6 +427,7 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
                       ? base::InternedString(
                             fmt::format("{}/{}", rank.name_ids[op.name], threads_of(trace, op)))
                       : name_of_kernel(rank, op);
+    record.is_of_experts = rank.is_of_experts[row];
   } else if (op.comm != kNoRow && rank.is_message[op.comm]) {
     record.kind = RecordKind::p2p;
     record.name = "send";

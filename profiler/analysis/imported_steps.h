@@ -61,7 +61,7 @@ constexpr int64_t kRoundingNs = 3;
 ///  - One launching thread runs at a time. A sync during which another thread launches kernels is
 ///    ignored.
 ///  - Device work without a launch gets the launch of the work before it.
-///  - Kernels with the same name and number of threads count as the same kernel.
+///  - Kernels with the same name and number of threads count as the same kernel, "name/threads".
 ///  - A copy whose call returns after the copy has ended blocks the host. Copies to and from the
 ///    host are offload if both directions matter (has_offload), else input.
 ///  - A message between stages that is matched is a send and a receive. The time of others is
@@ -109,11 +109,12 @@ class ImportedSteps {
     std::vector<size_t> name_ids;              ///< one id per text, shared by all traces
     std::vector<base::InternedString> labels;  ///< shortened; empty with RecordNames::numbers
 
-    std::vector<bool> is_message;    ///< by row of the trace's comms: between stages
-    std::vector<StepSlice> slices;   ///< by step
-    std::vector<Launch> launches;    ///< of kernels and graphs, by start
-    std::vector<bool> is_launching;  ///< by thread: it launches device work
-    std::vector<uint32_t> stops;     ///< rows of blocking calls: syncs and allocations, by start
+    std::vector<bool> is_message;     ///< by row of the trace's comms: between stages
+    std::vector<bool> is_of_experts;  ///< by row of the trace's ops
+    std::vector<StepSlice> slices;    ///< by step
+    std::vector<Launch> launches;     ///< of kernels and graphs, by start
+    std::vector<bool> is_launching;   ///< by thread: it launches device work
+    std::vector<uint32_t> stops;      ///< rows of blocking calls: syncs and allocations, by start
     std::vector<StreamWait> stream_waits;
     IntervalSet loading;
     IntervalSet program;

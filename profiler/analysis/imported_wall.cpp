@@ -329,6 +329,10 @@ class Judge {
       const auto late = static_cast<size_t>(*verdict.rank);
       share = std::max(share, ranks_[late].shares[place_of(wall.label)]);
     }
+    // What collectives take from the work beside them is no time of their own.
+    if (verdict.sub_cause == SubCause::contention) {
+      share += verdict.sub_ceilings[static_cast<size_t>(SubCause::contention)];
+    }
     if (wall.label < WallLabel::compute && share + waits_for_stages < base::kLeastBindingRatio) {
       wall.label = WallLabel::compute;
     }
@@ -344,11 +348,12 @@ class Judge {
       return;
     }
     wall.sub_cause = verdict.label == WallLabel::compute ? "" : row_of(verdict.sub_cause).name;
-    if (verdict.rank) {
-      const auto place = static_cast<size_t>(*verdict.rank);
-      wall.rank = traces_[place].facts.rank.value_or(*verdict.rank);
-    }
+    if (verdict.rank) wall.rank = rank_of(*verdict.rank);
     wall.summary = verdict.text(wall.rank);
+    if (const auto& link = verdict.link) {
+      add_evidence(wall, "slow_link_ratio", link->ratio(), "ratio",
+                   link->text(rank_of(link->from), rank_of(link->to)));
+    }
     if (wall.label == WallLabel::compute) {
       wall.summary = fmt::format("compute: {} of the step; nothing else would gain {}",
                                  base::format_ratio(verdict.ceiling_ratio()),
@@ -441,8 +446,12 @@ class Judge {
       if (blame_[i][place_of(wall.label)] > blame_[most][place_of(wall.label)]) most = i;
     }
     if (blame_[most][place_of(wall.label)] * num_judged_ < 1.5 * sum) return;
-    wall.rank = traces_[most].facts.rank.value_or(static_cast<int64_t>(most));
+    wall.rank = rank_of(static_cast<int32_t>(most));
     wall.summary += fmt::format(", mostly of rank {}", *wall.rank);
+  }
+
+  [[nodiscard]] int64_t rank_of(int32_t trace) const {
+    return traces_[static_cast<size_t>(trace)].facts.rank.value_or(trace);
   }
 
   static void add_evidence(ImportedWall& wall, std::string name, double value, std::string unit,
@@ -494,14 +503,7 @@ class Judge {
   void add_host(ImportedWall& wall) {
     HostTime host;
     for (size_t i = 0; i < ranks_.size(); ++i) {
-      const HostTime one = explain_host(traces_[i], ranks_[i].segments);
-      host.sync_ns += one.sync_ns;
-      host.allocation_ns += one.allocation_ns;
-      host.copy_ns += one.copy_ns;
-      host.loader_ns += one.loader_ns;
-      host.stall_ns += one.stall_ns;
-      host.launch_ns += one.launch_ns;
-      host.between_ns += one.between_ns;
+      host += explain_host(traces_[i], ranks_[i].segments);
     }
     add_host_copies(wall);
     if (host.total_ns() == 0) return;
@@ -566,8 +568,12 @@ class Judge {
     add_ns("comm_exposed_ns", comm_exposed_ns_,
            "of communication, with nothing else on the device");
     add_ns("comm_blocking_ns", blocking_ns_, "of that, what the next work waited for");
+    if (const size_t count = matching_.messages.size(); count > 0) {
+      add_evidence(wall, "matched_messages", static_cast<double>(count), "count",
+                   fmt::format("{} messages between stages were found at both ends", count));
+    }
     if (matching_.matched.empty()) {
-      if (wall.label == WallLabel::communication) {
+      if (wall.label == WallLabel::communication && matching_.messages.empty()) {
         std::string text = "no collective was found on another rank";
         // Else add_missing() says so.
         if (missing_.num() == 0) {

@@ -1,6 +1,7 @@
 #include "profiler/analysis/step_causes.h"
 
 #include <map>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -17,18 +18,15 @@ using Ops = std::vector<ReplayOp>;
 constexpr int64_t kStallGaps = 20;
 /// Less than this apart, durations of alike work are the same.
 constexpr double kAlikeRatio = 1.05;
-/// The same of alike transfers.
-constexpr double kSlowLinkRatio = 1.2;
+/// Other work has to take this part of the time of work on experts' rows, at least, to tell whether
+/// a rank is slow in all that it does.
+constexpr double kLeastOtherWork = 0.1;
 
 bool has_word(const TraceRecord& record, std::initializer_list<std::string_view> words) {
   return std::ranges::any_of(words, [&](std::string_view word) {
     return record.name.text().find(word) != std::string::npos;
   });
 }
-
-/// Work that should take equally long: of the same op and size.
-using Alike = std::tuple<std::string_view, int64_t, int64_t>;
-Alike alike_of(const TraceRecord& record) { return {record.name, record.flops, record.bytes}; }
 
 struct Mean {
   double sum = 0;
@@ -43,13 +41,14 @@ struct Mean {
 }  // namespace
 
 StepCauses::StepCauses(const ReplayedRun& run, const StepFacts& facts)
-    : run_(run), stall_ns_(facts.stall_ns) {
+    : run_(run), alike_(run), links_(run), stall_ns_(facts.stall_ns) {
   const MemoryFacts& memory = facts.memory;
   is_short_ = memory.capacity_bytes <= 0 ||
               static_cast<double>(memory.peak_bytes) >
                   facts.short_ratio * static_cast<double>(memory.capacity_bytes);
   find_traits();
   find_usual_gap();
+  balanced_ns_.assign(run.ops().size(), -1);
   compare_ranks();
   compare_beside_collectives(facts);
   compare_instances();
@@ -59,7 +58,11 @@ StepCauses::StepCauses(const ReplayedRun& run, const StepFacts& facts)
 }
 
 std::optional<uint32_t> StepCauses::with_slow_link() const {
+  const bool has_slow_group = std::ranges::count(speeds_, Speed::slow) > 0;
+  const std::vector<SlowLink>& links = links_.slow_links();
+  if (!has_slow_group && links.size() == 1) return links[0].from;
   std::optional<uint32_t> found;
+  int64_t num_found = 0;
   for (uint32_t trace = 0; trace < run_.traces().size(); ++trace) {
     int64_t num_slow = 0;
     int64_t num_usual = 0;
@@ -67,11 +70,37 @@ std::optional<uint32_t> StepCauses::with_slow_link() const {
       if (!members_[i][trace] || speeds_[i] == Speed::unknown) continue;
       ++(speeds_[i] == Speed::slow ? num_slow : num_usual);
     }
+    for (const MessageLinks::Pair& pair : links_.pairs()) {
+      if (pair.has(trace)) ++(pair.is_slow ? num_slow : num_usual);
+    }
     if (num_slow == 0 || num_usual > 0) continue;
-    if (found) return std::nullopt;
+    ++num_found;
     found = trace;
   }
-  return found;
+  if (num_found == 1) return found;
+  const auto is_slow = [](const MessageLinks::Pair& pair) { return pair.is_slow; };
+  if (has_slow_group || std::ranges::count_if(links_.pairs(), is_slow) != 1) return std::nullopt;
+  return std::ranges::find_if(links_.pairs(), is_slow)->first;
+}
+
+std::optional<SlowLink> StepCauses::slow_link() const {
+  const std::vector<SlowLink>& links = links_.slow_links();
+  return links.empty() ? std::nullopt : std::optional(links.front());
+}
+
+std::optional<uint32_t> StepCauses::with_slowest_stage() const {
+  double most = 0;
+  for (uint32_t trace = 0; trace < pipelines_.size(); ++trace) {
+    if (pipelines_[trace] >= 0) most = std::max(most, stage_work_[trace]);
+  }
+  std::optional<uint32_t> first;
+  std::set<int32_t> pipelines;
+  for (uint32_t trace = 0; trace < pipelines_.size(); ++trace) {
+    if (pipelines_[trace] < 0 || kAlikeRatio * stage_work_[trace] <= most) continue;
+    if (!pipelines.insert(pipelines_[trace]).second) return std::nullopt;
+    if (!first) first = trace;
+  }
+  return first;
 }
 
 void StepCauses::drop(SubCause cause, Ops& ops, std::optional<uint32_t> trace) const {
@@ -218,42 +247,62 @@ void StepCauses::find_usual_gap() {
 void StepCauses::compare_ranks() {
   const Ops& ops = run_.ops();
   fastest_ns_.assign(ops.size(), -1);
-  std::map<Alike, std::map<uint32_t, Mean>> classes;
-  for (const ReplayOp& op : ops) {
-    const TraceRecord& record = run_.record_of(op);
-    if (record.kind != RecordKind::kernel) continue;
-    classes[alike_of(record)][op.trace].add(op.duration_ns);
+  std::vector<std::map<uint32_t, WorkTimes>> classes(alike_.num_classes());
+  for (size_t i = 0; i < ops.size(); ++i) {
+    const uint32_t id = alike_.class_of(i);
+    if (id != AlikeWork::kNone) classes[id][ops[i].trace].add(ops[i].duration_ns);
   }
   struct Work {
     double own = 0;
     double fastest = 0;
+    [[nodiscard]] bool is_slow() const { return own > 0 && own >= kAlikeRatio * fastest; }
+    void operator+=(const Work& other) {
+      own += other.own;
+      fastest += other.fastest;
+    }
   };
-  std::vector<Work> work(run_.traces().size());
-  std::map<Alike, double> fastest;
-  for (const auto& [alike, by_trace] : classes) {
-    if (by_trace.size() < 2) continue;
-    double least = by_trace.begin()->second.value();
-    for (const auto& [trace, mean] : by_trace) least = std::min(least, mean.value());
-    fastest[alike] = least;
-    for (const auto& [trace, mean] : by_trace) {
-      work[trace].own += mean.sum;
-      work[trace].fastest += least * static_cast<double>(mean.count);
+  struct RankWork {
+    Work experts;
+    Work other;
+    Work all;
+    /// Only the work on experts' rows takes longer.
+    [[nodiscard]] bool has_uneven_experts() const {
+      return experts.own > 0 && other.own >= kLeastOtherWork * experts.own && !other.is_slow();
+    }
+  };
+  std::vector<RankWork> work(run_.traces().size());
+  std::vector<std::map<uint32_t, double>> fastest(classes.size());
+  std::vector<std::map<uint32_t, double>> even(classes.size());
+  for (uint32_t id = 0; id < classes.size(); ++id) {
+    for (auto& [trace, times] : classes[id]) times.sort();
+    fastest[id] = ratios_to_fastest(classes[id], alike_.is_sized(id));
+    if (fastest[id].empty()) continue;
+    if (alike_.is_of_experts(id)) even[id] = ratios_to_mean(classes[id]);
+    for (const auto& [trace, times] : classes[id]) {
+      const Work own = {times.sum(), times.sum() * fastest[id].at(trace)};
+      (alike_.is_of_experts(id) ? work[trace].experts : work[trace].other) += own;
+      work[trace].all += own;
     }
   }
+  const auto ratio_in = [](const std::map<uint32_t, double>& ratios, uint32_t trace) {
+    const auto found = ratios.find(trace);
+    return found == ratios.end() ? std::nullopt : std::optional(found->second);
+  };
   for (size_t i = 0; i < ops.size(); ++i) {
-    const TraceRecord& record = run_.record_of(ops[i]);
-    const Work& rank = work[ops[i].trace];
-    if (record.kind != RecordKind::kernel || rank.own <= 0 ||
-        rank.own < kAlikeRatio * rank.fastest) {
+    const uint32_t id = alike_.class_of(i);
+    if (id == AlikeWork::kNone) continue;
+    const RankWork& rank = work[ops[i].trace];
+    const auto duration = static_cast<double>(ops[i].duration_ns);
+    if (rank.has_uneven_experts()) {
+      const double ratio = ratio_in(even[id], ops[i].trace).value_or(1);
+      if (kAlikeRatio * ratio <= 1) balanced_ns_[i] = static_cast<int64_t>(duration * ratio);
       continue;
     }
-    double ratio = rank.fastest / rank.own;  // of work that no other rank has
-    const auto found = fastest.find(alike_of(record));
-    if (found != fastest.end()) {
-      const double own = classes[found->first][ops[i].trace].value();
-      ratio = own > 0 ? found->second / own : 1;
-    }
-    fastest_ns_[i] = static_cast<int64_t>(static_cast<double>(ops[i].duration_ns) * ratio);
+    if (!rank.all.is_slow()) continue;
+    // Of work that no other rank has, as of the rest.
+    const double ratio =
+        ratio_in(fastest[id], ops[i].trace).value_or(rank.all.fastest / rank.all.own);
+    fastest_ns_[i] = static_cast<int64_t>(duration * ratio);
   }
 }
 
@@ -269,7 +318,13 @@ void StepCauses::compare_beside_collectives(const StepFacts& facts) {
   }
   std::vector<IntervalSet> sets;
   for (std::vector<Interval>& one : collectives) sets.emplace_back(std::move(one));
-  std::map<std::pair<uint32_t, Alike>, std::array<Mean, 2>> classes;
+  struct Sides {
+    WorkTimes alone;
+    WorkTimes beside;
+    std::vector<SizeGroup> alone_groups;
+    std::vector<SizeGroup> beside_groups;
+  };
+  std::map<std::pair<uint32_t, uint32_t>, Sides> classes;  // by trace and class
   std::map<std::pair<uint32_t, bool>, Roofline::Sum> alone_sums;
   std::vector<bool> is_beside(ops.size());
   const Roofline roofline(facts);
@@ -278,22 +333,39 @@ void StepCauses::compare_beside_collectives(const StepFacts& facts) {
     if (record.kind != RecordKind::kernel || ops[i].duration_ns <= 0) continue;
     const int64_t covered = covered_ns(sets[ops[i].trace], {record.start_ns, record.end_ns});
     is_beside[i] = 2 * covered > ops[i].duration_ns;
-    classes[{ops[i].trace, alike_of(record)}][is_beside[i] ? 1 : 0].add(ops[i].duration_ns);
+    Sides& sides = classes[{ops[i].trace, alike_.class_of(i)}];
+    (is_beside[i] ? sides.beside : sides.alone).add(ops[i].duration_ns);
     if (covered == 0) {
       alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].add(roofline.least_ns(record),
                                                                      ops[i].duration_ns);
     }
   }
+  for (auto& [key, sides] : classes) {
+    sides.alone.sort();
+    sides.beside.sort();
+    if (alike_.is_sized(key.second)) continue;
+    sides.alone_groups = size_groups_of(sides.alone);
+    sides.beside_groups = size_groups_of(sides.beside);
+  }
   for (size_t i = 0; i < ops.size(); ++i) {
     if (!is_beside[i]) continue;
     const TraceRecord& record = run_.record_of(ops[i]);
-    const auto& [alone, beside] = classes[{ops[i].trace, alike_of(record)}];
-    double free_ns = alone.value();
-    if (alone.count == 0) {
-      free_ns = roofline.least_ns(record) /
-                alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].ratio();
+    const Sides& sides = classes.at({ops[i].trace, alike_.class_of(i)});
+    double beside_ns = 0;
+    double free_ns = 0;
+    if (!alike_.is_sized(alike_.class_of(i))) {
+      const auto group = std::ranges::lower_bound(
+          sides.beside_groups, static_cast<double>(ops[i].duration_ns), {}, &SizeGroup::longest_ns);
+      beside_ns = group->mean_ns;
+      free_ns = alone_ns(sides.alone_groups, beside_ns).value_or(0);
+    } else {
+      beside_ns = sides.beside.mean();
+      free_ns = sides.alone.count() > 0
+                    ? sides.alone.mean()
+                    : roofline.least_ns(record) /
+                          alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].ratio();
     }
-    if (!(free_ns > 0) || beside.value() < kAlikeRatio * free_ns) continue;
+    if (!(free_ns > 0) || beside_ns < kAlikeRatio * free_ns) continue;
     free_ns_[i] = static_cast<int64_t>(free_ns);
   }
 }
@@ -309,10 +381,11 @@ void StepCauses::compare_instances() {
     const TraceRecord& record = run_.record_of(op);
     return Transfer{record.group, record.name, record.bytes};
   };
-  // Messages whose other end is in no trace have no known transfer.
+  // Messages whose other end is in no trace have no known transfer; links tell of those that have
+  // a number.
   const auto has_transfer = [&](size_t i) {
     const TraceRecord& record = run_.record_of(ops[i]);
-    return record.kind != RecordKind::p2p || record.transfer_ns > 0;
+    return record.kind != RecordKind::p2p || (record.transfer_ns > 0 && !links_.has(i));
   };
   std::map<Transfer, std::map<int32_t, Mean>> classes;
   for (size_t i = 0; i < ops.size(); ++i) {
@@ -322,6 +395,7 @@ void StepCauses::compare_instances() {
     classes[transfer_of(ops[i])][run_.instance_of(i)].add(ops[i].duration_ns);
   }
   for (size_t i = 0; i < ops.size(); ++i) {
+    if (links_.has(i)) usual_transfer_ns_[i] = links_.usual_ns(i);
     if (run_.instance_of(i) < 0 || !has_transfer(i)) continue;
     const auto& by_instance = classes[transfer_of(ops[i])];
     if (by_instance.size() < 2) continue;
@@ -338,7 +412,6 @@ void StepCauses::compare_instances() {
 
 void StepCauses::compare_experts() {
   const Ops& ops = run_.ops();
-  balanced_ns_.assign(ops.size(), -1);
   using Place = std::tuple<std::string_view, int32_t, int32_t, int32_t>;
   std::map<std::pair<uint32_t, Place>, int32_t> occurrences;
   std::map<Place, std::vector<size_t>> classes;
@@ -385,23 +458,25 @@ void StepCauses::compare_experts() {
 void StepCauses::compare_stages() {
   const Ops& ops = run_.ops();
   stage_factors_.assign(run_.traces().size(), 1);
-  std::vector<double> work(run_.traces().size());
+  stage_work_.assign(run_.traces().size(), 0);
+  pipelines_.assign(run_.traces().size(), -1);
   std::map<int32_t, std::vector<uint32_t>> pipelines;
   for (size_t i = 0; i < ops.size(); ++i) {
     const TraceRecord& record = run_.record_of(ops[i]);
     if (record.kind == RecordKind::kernel) {
-      work[ops[i].trace] += static_cast<double>(ops[i].duration_ns);
+      stage_work_[ops[i].trace] += static_cast<double>(ops[i].duration_ns);
     }
     if (record.kind != RecordKind::p2p) continue;
+    pipelines_[ops[i].trace] = run_.instance_of(i);
     std::vector<uint32_t>& traces = pipelines[run_.instance_of(i)];
     if (traces.empty() || traces.back() != ops[i].trace) traces.push_back(ops[i].trace);
   }
   for (const auto& [instance, traces] : pipelines) {
     double sum = 0;
-    for (const uint32_t trace : traces) sum += work[trace];
+    for (const uint32_t trace : traces) sum += stage_work_[trace];
     for (const uint32_t trace : traces) {
-      if (work[trace] > 0) {
-        stage_factors_[trace] = sum / static_cast<double>(traces.size()) / work[trace];
+      if (stage_work_[trace] > 0) {
+        stage_factors_[trace] = sum / static_cast<double>(traces.size()) / stage_work_[trace];
       }
     }
   }

@@ -8,6 +8,8 @@
 #include <optional>
 #include <vector>
 
+#include "profiler/analysis/alike_work.h"
+#include "profiler/analysis/message_links.h"
 #include "profiler/analysis/step_verdict.h"
 
 namespace moetune::profiler {
@@ -62,8 +64,15 @@ class StepCauses {
 
   [[nodiscard]] bool is_memory_short() const { return is_short_; }
 
-  /// The one rank whose communicators are all slower than others of their kind, if there is one.
+  /// The one rank whose communicators and links are all slower than others of their kind, if there
+  /// is one. Of a link that is slow one way, and of one that alone is slow, the rank that sends.
   [[nodiscard]] std::optional<uint32_t> with_slow_link() const;
+  /// By messages; none where these are as fast as others.
+  [[nodiscard]] std::optional<SlowLink> slow_link() const;
+
+  /// A rank of the stage that computes longest: of several pipelines, that of the first. None where
+  /// two stages of a pipeline compute equally long.
+  [[nodiscard]] std::optional<uint32_t> with_slowest_stage() const;
 
   void drop(SubCause cause, std::vector<ReplayOp>& ops, std::optional<uint32_t> trace = {}) const;
 
@@ -100,14 +109,18 @@ class StepCauses {
 
   void find_usual_gap();
 
-  /// Alike work of the rank that does it fastest, where whole ranks are slower.
+  /// Alike work of the rank that does it fastest, where whole ranks are slower. Where only their
+  /// work on experts' rows is longer, and nothing says how many rows these are: that as the mean of
+  /// the ranks.
   void compare_ranks();
 
   /// Work beside a collective as it would be without one: as alike work of the rank is, or else as
-  /// near to the roofline as its other work that is bound alike.
+  /// near to the roofline as its other work that is bound alike. Where no size is known, as work of
+  /// the rank that may be of the same size (alone_ns).
   void compare_beside_collectives(const StepFacts& facts);
 
-  /// Alike communication of the communicator that moves it fastest, where whole ones are slower.
+  /// Alike communication of the communicator that moves it fastest, where whole ones are slower;
+  /// messages of imported traces by links.
   void compare_instances();
 
   /// Work on experts' rows, as if all ranks of the layer had as many.
@@ -119,6 +132,8 @@ class StepCauses {
   enum class Speed : uint8_t { unknown, usual, slow };
 
   const ReplayedRun& run_;
+  AlikeWork alike_;
+  MessageLinks links_;
   int64_t stall_ns_;
   bool is_short_ = false;
   int64_t usual_gap_ns_ = 0;
@@ -132,6 +147,8 @@ class StepCauses {
   std::vector<int64_t> balanced_ns_;        // SubCause::experts
 
   std::vector<double> stage_factors_;       // by trace
+  std::vector<double> stage_work_;          // by trace, in ns
+  std::vector<int32_t> pipelines_;          // by trace; -1: it sends no messages
   std::vector<std::vector<bool>> members_;  // by instance and trace
   std::vector<Speed> speeds_;               // by instance, beside others of its kind
 };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "kernels/base/units.h"
@@ -228,13 +229,21 @@ class StepJudge {
   void find_rank() {
     const double all = verdict_.ceiling_ratio();
     if (verdict_.label >= WallLabel::memory || run_.traces().size() < 2 || all <= 0) return;
-    if (verdict_.label == WallLabel::pipeline) return;
-    // Each rank is a replay of everything.
-    if (run_.traces().size() * run_.ops().size() > kMostReplayed) return;
-    if (verdict_.sub_cause == SubCause::one_link) {
-      if (const auto trace = causes_.with_slow_link()) verdict_.rank = run_.traces()[*trace].rank;
+    const auto rank_of = [&](uint32_t trace) { return run_.traces()[trace].rank; };
+    if (verdict_.label == WallLabel::pipeline) {
+      if (verdict_.sub_cause != SubCause::uneven_stage) return;
+      if (const auto trace = causes_.with_slowest_stage()) verdict_.rank = rank_of(*trace);
       return;
     }
+    if (verdict_.sub_cause == SubCause::one_link) {
+      if (const auto trace = causes_.with_slow_link()) verdict_.rank = rank_of(*trace);
+      if (const auto link = causes_.slow_link()) {
+        verdict_.link = {rank_of(link->from), rank_of(link->to), link->message_ns, link->usual_ns};
+      }
+      return;
+    }
+    // Each rank is a replay of everything.
+    if (run_.traces().size() * run_.ops().size() > kMostReplayed) return;
     LargestTwo gains;
     for (uint32_t trace = 0; trace < run_.traces().size(); ++trace) {
       gains.add(trace, gain_of(verdict_.label, {verdict_.sub_cause}, trace));
@@ -284,8 +293,18 @@ class StepJudge {
 
 }  // namespace
 
+std::string VerdictLink::text(int64_t shown_from, int64_t shown_to) const {
+  return fmt::format("messages from rank {} to rank {} take {}, those between two other ranks {}",
+                     shown_from, shown_to, base::format_ns(std::llround(message_ns)),
+                     base::format_ns(std::llround(usual_ns)));
+}
+
 std::string StepVerdict::text(std::optional<int64_t> shown_rank) const {
-  return shown_rank ? fmt::format("{}; most of it is rank {}'s", summary, *shown_rank) : summary;
+  if (!shown_rank) return summary;
+  if (sub_cause == SubCause::uneven_stage) {
+    return fmt::format("{}; rank {} is of the slowest stage", summary, *shown_rank);
+  }
+  return fmt::format("{}; most of it is rank {}'s", summary, *shown_rank);
 }
 
 StepVerdict judge_step(const ReplayedRun& run, const StepFacts& facts) {

@@ -30,12 +30,25 @@ struct StepFacts {
   double short_ratio = kShortMemoryRatio;
 };
 
+/// A link whose messages take longer than others of their size.
+struct VerdictLink {
+  int32_t from = 0;  ///< rank
+  int32_t to = 0;
+  double message_ns = 0;
+  double usual_ns = 0;  ///< on the fastest link between two other ranks
+
+  [[nodiscard]] double ratio() const { return usual_ns > 0 ? message_ns / usual_ns : 0; }
+  /// A sentence; callers may know the ranks by other numbers.
+  [[nodiscard]] std::string text(int64_t shown_from, int64_t shown_to) const;
+};
+
 struct StepVerdict {
   WallLabel label = WallLabel::unknown;
   SubCause sub_cause = SubCause::unexplained;
-  /// Whose doing most of it is, where one rank stands out.
+  /// Whose doing most of it is, where one rank stands out; of an uneven stage, a rank of it.
   std::optional<int32_t> rank;
-  int64_t step_ns = 0;  ///< as replayed with nothing dropped
+  std::optional<VerdictLink> link;  ///< of one link, where messages tell it
+  int64_t step_ns = 0;              ///< as replayed with nothing dropped
   /// Share of the step that is saved if all causes of the label are dropped; compute: the share
   /// that is left.
   std::array<double, kNumWallLabels> ceilings = {};
@@ -70,7 +83,8 @@ struct StepVerdict {
 ///  - Compute is bound by occupancy (what kernels take longer than the roofline) or bandwidth where
 ///    dropping that would gain base::kLeastBindingRatio, else by FLOPs.
 ///  - The rank is that whose part of the sub-cause makes 0.6 of its ceiling, and 1.5 times that of
-///    any other; of a link that all of whose communicators are slow.
+///    any other; of a link that all of whose communicators and links are slow, or that sends on the
+///    only slow one; of stages one of the slowest.
 ///  - Recomputation is memory only where memory is short; too small work then is a micro-batch that
 ///    memory caps.
 StepVerdict judge_step(const ReplayedRun& run, const StepFacts& facts);

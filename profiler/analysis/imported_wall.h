@@ -57,7 +57,8 @@ struct ImportedWall {
 ///  - Where steps can be replayed, they are replayed without the causes of each label
 ///    (imported_replay.h), and the label of most steps wins instead, if its share and its ceiling
 ///    reach kLeastBindingRatio. Waiting for a stage whose messages are matched counts for any
-///    label's share. A replay that is off by more than 5 % is not used.
+///    label's share, and what collectives take from work beside them for communication's, where
+///    that is the sub-cause. A replay that is off by more than 5 % is not used.
 ///  - Compute is told apart as in our own steps (step_verdict.h) where `peaks` are known and at
 ///    least half of the kernels' time is of known work (imported_roofline.h). Otherwise it is said
 ///    why not.

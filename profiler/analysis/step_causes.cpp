@@ -70,10 +70,12 @@ std::optional<uint32_t> StepCauses::with_slow_link() const {
       if (!members_[i][trace] || speeds_[i] == Speed::unknown) continue;
       ++(speeds_[i] == Speed::slow ? num_slow : num_usual);
     }
+    bool is_in_all = true;
     for (const MessageLinks::Pair& pair : links_.pairs()) {
       if (pair.has(trace)) ++(pair.is_slow ? num_slow : num_usual);
+      if (pair.is_slow && !pair.has(trace)) is_in_all = false;
     }
-    if (num_slow == 0 || num_usual > 0) continue;
+    if (num_slow == 0 || num_usual > 0 || !is_in_all) continue;
     ++num_found;
     found = trace;
   }

@@ -334,6 +334,10 @@ BOOST_AUTO_TEST_CASE(stages_that_only_wait_for_each_other_are_pipeline) {
   const ImportedWall wall = classify_imported(two_stages(1, 0));
   BOOST_TEST(name_of(wall.label) == "pipeline", wall.summary);
   BOOST_TEST(!wall.rank.has_value());
+  const auto matched = std::ranges::find(wall.evidence, "matched_messages", &Evidence::name);
+  BOOST_TEST_REQUIRE((matched != wall.evidence.end()));
+  BOOST_TEST(matched->value == 24);
+  BOOST_TEST(matched->text == "24 messages between stages were found at both ends");
 }
 
 // Without the limit of the queue the verdict is the same.

@@ -71,7 +71,7 @@ struct FaultyStep {
   profiler::StepFacts facts;
   int64_t step_ns = 0;
   int64_t num_micro_batches = 1;
-  int faulty_rank = 0;  ///< of faults of one rank
+  int faulty_rank = 0;  ///< of faults of one rank, and of uneven stages
 
   /// What cases of different batches are compared by.
   [[nodiscard]] double time() const {

@@ -32,7 +32,7 @@ constexpr FaultRow kFaults[] = {
     {Fault::slow_rank, "slow rank", SubCause::rank, true},
     {Fault::uneven_experts, "uneven experts", SubCause::experts, false},
     {Fault::few_micro_batches, "few micro-batches", SubCause::bubble, false},
-    {Fault::uneven_stages, "uneven stages", SubCause::uneven_stage, false},
+    {Fault::uneven_stages, "uneven stages", SubCause::uneven_stage, true},
     {Fault::capped_memory, "capped memory", SubCause::recompute, false},
     {Fault::offload, "offload on a slow link", SubCause::offload, false},
     {Fault::small_work, "small products", SubCause::occupancy, false},
@@ -375,7 +375,9 @@ FaultyStep play_faulty(const FaultyCase& faulty) {
   step.facts.memory.capacity_bytes = 1000;
   step.facts.memory.peak_bytes = setup.has(Fault::capped_memory) ? 950 : 500;
   step.num_micro_batches = setup.num_micro_batches;
-  step.faulty_rank = setup.faulty_rank;
+  // The first stage has more layers than any other.
+  const bool is_first = faulty.faults.size() == 1 && setup.has(Fault::uneven_stages);
+  step.faulty_rank = is_first ? 0 : setup.faulty_rank;
   return step;
 }
 

@@ -1,0 +1,329 @@
+// Steps by hand with one cause each: what may be said of work whose size no record states, of
+// ranks that are given different work, and of links between two ranks.
+#include "profiler/analysis/step_causes.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "profiler/analysis/alike_work.h"
+#include "profiler/analysis/message_links.h"
+
+namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(step_cause_tests)
+
+namespace {
+
+constexpr int64_t kUs = 1000;
+
+/// Launched long before, behind what was launched before.
+TraceRecord& add(StepTrace& trace, const char* name, int stream, int64_t start_ns, int64_t end_ns) {
+  TraceRecord record;
+  record.id = static_cast<int64_t>(trace.records.size());
+  record.rank = trace.rank;
+  record.stream = stream;
+  record.name = name;
+  record.launch_start_ns = trace.records.empty() ? 0 : trace.records.back().launch_end_ns;
+  record.launch_end_ns = record.launch_start_ns + 10;
+  record.start_ns = start_ns;
+  record.end_ns = end_ns;
+  trace.records.push_back(record);
+  trace.end_ns = std::max(trace.end_ns, end_ns);
+  return trace.records.back();
+}
+
+/// On stream 0, behind what is there.
+TraceRecord& add_next(StepTrace& trace, const char* name, int64_t duration_ns) {
+  const int64_t start_ns = trace.records.empty() ? kUs : trace.records.back().end_ns;
+  return add(trace, name, 0, start_ns, start_ns + duration_ns);
+}
+
+std::vector<StepTrace> ranks(size_t count) {
+  std::vector<StepTrace> traces(count);
+  for (size_t i = 0; i < count; ++i) traces[i].rank = static_cast<int32_t>(i);
+  return traces;
+}
+
+/// Durations of the rank's operations of a name, in us, without a cause.
+std::vector<int64_t> without(SubCause cause, const std::vector<StepTrace>& traces, uint32_t rank,
+                             const char* name) {
+  const ReplayedRun run(traces, {});
+  const StepCauses causes(run, {});
+  std::vector<ReplayOp> ops = run.ops();
+  causes.drop(cause, ops);
+  std::vector<int64_t> durations;
+  for (const ReplayOp& op : ops) {
+    if (op.trace != rank || !(run.record_of(op).name == name)) continue;
+    durations.push_back((op.duration_ns + kUs / 2) / kUs);
+  }
+  return durations;
+}
+
+using Durations = std::vector<int64_t>;
+
+/// Four products of 300 us, each followed by an addition, then four of other lengths, beside the
+/// last three of which a collective runs.
+std::vector<StepTrace> overlapped(int64_t alone_us, int64_t beside_us, int64_t flops = 0) {
+  std::vector<StepTrace> traces = ranks(1);
+  StepTrace& trace = traces[0];
+  int64_t collective_ns = 0;
+  for (int i = 0; i < 8; ++i) {
+    const int64_t us = i < 4 ? 300 : i == 4 ? alone_us : beside_us;
+    if (i == 5) collective_ns = trace.records.back().end_ns;
+    add_next(trace, "gemm", us * kUs).flops = i < 4 ? flops : 2 * flops;
+    add_next(trace, "add", 40 * kUs);
+  }
+  const int64_t end_ns = trace.records.back().end_ns;
+  TraceRecord& collective = add(trace, "reduce", 1, collective_ns, end_ns);
+  collective.kind = RecordKind::collective;
+  collective.group = "dp_cp";
+  collective.transfer_ns = end_ns - collective_ns;
+  return traces;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(work_of_two_sizes_under_one_name_is_no_contention) {
+  const auto gemms = [](const std::vector<StepTrace>& traces) {
+    return without(SubCause::contention, traces, 0, "gemm");
+  };
+  // As long as the one of its size that ran alone.
+  BOOST_TEST(gemms(overlapped(600, 600)) == (Durations{300, 300, 300, 300, 600, 600, 600, 600}),
+             boost::test_tools::per_element());
+  BOOST_TEST(gemms(overlapped(600, 780)) == (Durations{300, 300, 300, 300, 600, 600, 600, 600}),
+             boost::test_tools::per_element());
+  // All of one size.
+  BOOST_TEST(gemms(overlapped(300, 390)) == (Durations{300, 300, 300, 300, 300, 300, 300, 300}),
+             boost::test_tools::per_element());
+  // Twice as long as anything that ran alone: collectives do not explain that.
+  BOOST_TEST(gemms(overlapped(300, 600)) == (Durations{300, 300, 300, 300, 300, 600, 600, 600}),
+             boost::test_tools::per_element());
+  // Where records state the size, they do.
+  BOOST_TEST(gemms(overlapped(600, 1200, 1'000'000)) ==
+                 (Durations{300, 300, 300, 300, 600, 600, 600, 600}),
+             boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(more_work_of_one_name_is_no_slow_rank) {
+  // A head behind the layers of the second rank, and one among its products.
+  for (const bool is_among : {false, true}) {
+    std::vector<StepTrace> traces = ranks(2);
+    for (StepTrace& trace : traces) {
+      for (int i = 0; i < 8; ++i) {
+        add_next(trace, "gemm", 225 * kUs);
+        if (!is_among) add_next(trace, "add", 25 * kUs);
+        if (trace.rank == 1 && i == (is_among ? 4 : 7)) add_next(trace, "gemm", 1000 * kUs);
+      }
+    }
+    Durations recorded(9, 225);
+    recorded[is_among ? 5 : 8] = 1000;
+    BOOST_TEST(without(SubCause::rank, traces, 1, "gemm") == recorded,
+               boost::test_tools::per_element());
+    BOOST_TEST(without(SubCause::rank, traces, 0, "gemm") == Durations(8, 225),
+               boost::test_tools::per_element());
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_slow_rank_is_found_beside_ranks_with_less_work) {
+  std::vector<StepTrace> traces = ranks(2);
+  for (int i = 0; i < 12; ++i) add_next(traces[0], "gemm", 200 * kUs);
+  for (int i = 0; i < 16; ++i) add_next(traces[1], "gemm", 320 * kUs);
+  BOOST_TEST(without(SubCause::rank, traces, 1, "gemm") == Durations(16, 200),
+             boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(ranks_are_compared_by_what_is_certain) {
+  const auto times = [](std::vector<int64_t> all) {
+    WorkTimes made;
+    for (const int64_t ns : all) made.add(ns);
+    made.sort();
+    return made;
+  };
+  // Of 100, 100 and 1,000 the two shortest count, beside 100 and 100.
+  const std::map<uint32_t, WorkTimes> uneven = {{0, times({100, 100})},
+                                                {1, times({1000, 100, 100})}};
+  BOOST_TEST(ratios_to_fastest(uneven, false).at(0) == 1);
+  BOOST_TEST(ratios_to_fastest(uneven, false).at(1) == 1);
+  BOOST_TEST(ratios_to_fastest(uneven, true).at(1) == 0.25);
+  // The rank with less is not slow beside one with small work: of that the two longest count.
+  const std::map<uint32_t, WorkTimes> small = {{0, times({100, 100})}, {1, times({10, 100, 100})}};
+  BOOST_TEST(ratios_to_fastest(small, false).at(0) == 1);
+  // As many on both: the means.
+  const std::map<uint32_t, WorkTimes> even = {{0, times({100, 300})}, {1, times({300, 500})}};
+  BOOST_TEST(ratios_to_fastest(even, false).at(1) == 0.5);
+  BOOST_TEST(ratios_to_mean(even).at(1) == 0.75);
+  BOOST_TEST(ratios_to_fastest({{0, times({100})}}, false).empty());
+}
+
+namespace {
+
+/// Four ranks with layers of attention, experts and a collective: the third one's experts take
+/// 1,500 us, or as long as others', and all its work `factor` times as long.
+std::vector<StepTrace> layers_of_experts(bool is_uneven, double factor, bool is_known) {
+  constexpr std::array<double, 4> kLoads = {1, 0.7, 2.5, 0.5};
+  std::vector<StepTrace> traces = ranks(4);
+  for (int64_t layer = 0; layer < 6; ++layer) {
+    int64_t end_ns = 0;
+    for (StepTrace& trace : traces) {
+      const double own = trace.rank == 2 ? factor : 1;
+      const double load = is_uneven ? kLoads[static_cast<size_t>(trace.rank)] : 1;
+      add_next(trace, "attention", static_cast<int64_t>(300 * own) * kUs);
+      add_next(trace, "products", static_cast<int64_t>(600 * load * own) * kUs).is_of_experts =
+          is_known;
+      end_ns = std::max(end_ns, trace.records.back().end_ns + 50 * kUs);
+    }
+    for (StepTrace& trace : traces) {
+      TraceRecord& record = add_next(trace, "combine", 0);
+      record.end_ns = trace.end_ns = end_ns;
+      record.kind = RecordKind::collective;
+      record.group = "experts";
+      record.sequence = layer;
+      record.transfer_ns = 50 * kUs;
+    }
+  }
+  for (StepTrace& trace : traces) trace.start_ns = 0;
+  return traces;
+}
+
+StepVerdict verdict_of(const std::vector<StepTrace>& traces) {
+  return judge_step(ReplayedRun(traces, {}), {});
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_rank_with_more_rows_of_experts_is_not_a_slow_one) {
+  struct Row {
+    bool is_uneven;
+    double factor;
+    bool is_known;
+    SubCause cause;
+  };
+  for (const Row& row : {Row{true, 1, true, SubCause::experts}, Row{true, 1, false, SubCause::rank},
+                         Row{false, 2, true, SubCause::rank}}) {
+    const StepVerdict verdict =
+        verdict_of(layers_of_experts(row.is_uneven, row.factor, row.is_known));
+    BOOST_TEST((verdict.label == WallLabel::imbalance), verdict.summary);
+    BOOST_TEST((verdict.sub_cause == row.cause), verdict.summary);
+    BOOST_TEST((verdict.rank == 2), verdict.summary);
+    if (row.cause != SubCause::experts) continue;
+    // With the mean, 705 us, a layer takes 1,055 us instead of 1,850.
+    BOOST_TEST(std::abs(verdict.ceiling_ratio() - 795.0 / 1850) < 0.005);
+  }
+}
+
+namespace {
+
+using Way = std::pair<uint32_t, uint32_t>;
+
+/// Three rounds of messages there and back through four ranks, 100 us each, or 2,500 on slow ways.
+std::vector<StepTrace> rounds_of_messages(const std::vector<Way>& slow, size_t num_ranks = 4) {
+  std::vector<Way> ways;
+  for (uint32_t i = 0; i + 1 < num_ranks; ++i) ways.emplace_back(i, i + 1);
+  for (auto i = static_cast<uint32_t>(num_ranks - 1); i > 0; --i) ways.emplace_back(i, i - 1);
+  std::vector<StepTrace> traces = ranks(num_ranks);
+  int64_t number = 0;
+  for (int round = 0; round < 3; ++round) {
+    for (const Way& way : ways) {
+      const bool is_slow = std::ranges::find(slow, way) != slow.end();
+      const int64_t transfer_ns = (is_slow ? 2500 : 100) * kUs;
+      StepTrace& from = traces[way.first];
+      StepTrace& to = traces[way.second];
+      const auto free_ns = [](const StepTrace& trace) {
+        return trace.records.empty() ? kUs : trace.records.back().end_ns;
+      };
+      const int64_t end_ns = std::max(free_ns(from), free_ns(to)) + transfer_ns;
+      for (StepTrace* trace : {&from, &to}) {
+        TraceRecord& record =
+            add_next(*trace, trace == &from ? "send" : "recv", end_ns - free_ns(*trace));
+        record.kind = RecordKind::p2p;
+        record.group = "pipeline";
+        record.sequence = number;
+        record.bytes = 100;
+        record.transfer_ns = transfer_ns;
+      }
+      ++number;
+    }
+  }
+  return traces;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(one_link_is_found_by_its_messages) {
+  struct Row {
+    std::vector<Way> slow;
+    std::vector<uint32_t> rank;  ///< one or none
+    size_t num_slow;
+  };
+  const std::vector<Row> rows = {
+      {{}, {}, 0},
+      {{{1, 2}}, {1}, 1},
+      {{{2, 1}}, {2}, 1},
+      {{{1, 2}, {2, 1}}, {1}, 2},
+      {{{2, 3}, {3, 2}}, {3}, 2},                  // all links of the last rank
+      {{{0, 1}, {1, 0}, {1, 2}, {2, 1}}, {1}, 4},  // both links of a rank
+      {{{0, 1}, {2, 3}}, {}, 0},                   // they have no rank in common
+  };
+  for (const Row& row : rows) {
+    const std::vector<StepTrace> traces = rounds_of_messages(row.slow);
+    const ReplayedRun run(traces, {});
+    const StepCauses causes(run, {});
+    const std::optional<uint32_t> found = causes.with_slow_link();
+    BOOST_TEST_CONTEXT(row.slow.size() << " slow ways, found " << (found ? *found : 99)) {
+      BOOST_TEST(found.has_value() == !row.rank.empty());
+      if (found && !row.rank.empty()) BOOST_TEST(*found == row.rank[0]);
+      BOOST_TEST(MessageLinks(run).slow_links().size() == row.num_slow);
+      BOOST_TEST(causes.has(SubCause::one_link) == (row.num_slow > 0));
+    }
+  }
+  // With one link only there is none to compare it with.
+  const std::vector<StepTrace> two = rounds_of_messages({{0, 1}}, 2);
+  const ReplayedRun run(two, {});
+  BOOST_TEST(!StepCauses(run, {}).has(SubCause::one_link));
+}
+
+BOOST_AUTO_TEST_CASE(a_slow_link_between_stages_is_one_link_of_its_sender) {
+  const StepVerdict verdict = verdict_of(rounds_of_messages({{1, 2}}));
+  BOOST_TEST((verdict.label == WallLabel::communication), verdict.summary);
+  BOOST_TEST((verdict.sub_cause == SubCause::one_link), verdict.summary);
+  BOOST_TEST((verdict.rank == 1), verdict.summary);
+  BOOST_TEST_REQUIRE(verdict.link.has_value());
+  BOOST_TEST(verdict.link->from == 1);
+  BOOST_TEST(verdict.link->to == 2);
+  BOOST_TEST(verdict.link->ratio() == 25);
+  BOOST_TEST(verdict.link->text(5, 6) ==
+             "messages from rank 5 to rank 6 take 2.50 ms, those between two other ranks 100 us");
+  // 2,400 of 3,000 us a round.
+  const double one_link = verdict.sub_ceilings[static_cast<size_t>(SubCause::one_link)];
+  BOOST_TEST(std::abs(one_link - 0.8) < 0.005);
+}
+
+BOOST_AUTO_TEST_CASE(the_slowest_stage_has_a_rank) {
+  const auto slowest = [](std::array<int64_t, 4> work_us) {
+    std::vector<StepTrace> traces = ranks(4);
+    GroupInstances pipelines;
+    for (StepTrace& trace : traces) {
+      add_next(trace, "gemm", work_us[static_cast<size_t>(trace.rank)] * kUs);
+      TraceRecord& message = add_next(trace, "send", kUs);
+      message.kind = RecordKind::p2p;
+      message.group = "pp";
+      message.micro_batch = 0;
+      pipelines[{trace.rank, "pp"}] = trace.rank % 2;
+    }
+    const ReplayedRun run(traces, pipelines);
+    const std::optional<uint32_t> found = StepCauses(run, {}).with_slowest_stage();
+    return found ? static_cast<int>(*found) : -1;
+  };
+  // Ranks 0 and 2 are a pipeline, 1 and 3 the other.
+  BOOST_TEST(slowest({100, 100, 100, 200}) == 3);
+  BOOST_TEST(slowest({100, 100, 199, 200}) == 2);
+  BOOST_TEST(slowest({200, 100, 199, 100}) == -1);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::profiler

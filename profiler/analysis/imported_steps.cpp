@@ -119,12 +119,10 @@ ImportedSteps::ImportedSteps(std::span<const ImportedTrace> traces,
 
 void ImportedSteps::add_rank(uint32_t index) {
   const ImportedTrace& trace = traces_[index];
-  Rank& rank = ranks_.emplace_back();
-  rank.trace = index;
+  Rank& rank = ranks_.emplace_back(index, trace);
   for (size_t name = 0; name < trace.names.size(); ++name) {
     const std::string& text = trace.names[static_cast<uint32_t>(name)];
     rank.name_ids.push_back(ids_.try_emplace(text, ids_.size()).first->second);
-    rank.work.push_back(row_of(kernel_class_of(text)).work);
     if (names_ == RecordNames::texts) {
       rank.labels.emplace_back(base::cut_text(base::unscoped_name(text), kMostShownBytes));
     }
@@ -264,7 +262,7 @@ void ImportedSteps::infer_message_waits(Rank& rank) const {
     const auto matched = matched_ops.find(row);
     if (matched != matched_ops.end() && matched->second.is_receive) received.push_back(row);
     const bool is_kernel = op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph;
-    if (!is_kernel || rank.work[op.name] == WorkClass::communication) continue;
+    if (!is_kernel || rank.work.of(op) == WorkClass::communication) continue;
     for (const uint32_t one : received) {
       const ImportedOp& message = trace.ops[one];
       if (message.stream == op.stream) continue;
@@ -417,12 +415,11 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
   record.end_ns = op.end_ns;
   const bool is_host_copy = op.kind == ActivityKind::copy &&
                             (op.path == CopyPath::to_device || op.path == CopyPath::to_host);
-  const bool is_kernel = op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph;
   if (is_host_copy) {
     record.kind = RecordKind::memcpy;
     record.name = rank.is_offloading ? "offload" : "input";
     record.bytes = op.bytes;
-  } else if (!is_kernel || rank.work[op.name] != WorkClass::communication) {
+  } else if (rank.work.of(op) != WorkClass::communication) {
     record.name = names_ == RecordNames::numbers
                       ? base::InternedString(
                             fmt::format("{}/{}", rank.name_ids[op.name], threads_of(trace, op)))

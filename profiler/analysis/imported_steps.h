@@ -103,9 +103,10 @@ class ImportedSteps {
     uint16_t thread = 0;
   };
   struct Rank {
+    Rank(uint32_t index, const ImportedTrace& of) : trace(index), work(of) {}
     uint32_t trace = 0;
+    WorkClasses work;
     // Indexed by name of the trace:
-    std::vector<WorkClass> work;
     std::vector<size_t> name_ids;              ///< one id per text, shared by all traces
     std::vector<base::InternedString> labels;  ///< shortened; empty with RecordNames::numbers
 

@@ -77,11 +77,12 @@ class Judge {
         const HostCall* call = trace.launch_of(op);
         if (call != nullptr && op.start_ns < call->start_ns - kClockErrorNs) ++num_too_early_;
         const auto op_ns = static_cast<double>(op.duration_ns());
-        if (windows.wide().of(op) == WorkClass::communication) comm_volume_ns_ += op_ns;
+        const bool is_comm = windows.wide().of(op) == WorkClass::communication;
+        if (is_comm) comm_volume_ns_ += op_ns;
         if (op.kind == ActivityKind::copy || op.kind == ActivityKind::fill) continue;
         has_kernels_ = true;
         kernel_ns_ += op_ns;
-        if (!trace.has_name(op)) unnamed_ns_ += op_ns;
+        if (!trace.has_name(op) && !is_comm) unnamed_ns_ += op_ns;
       }
       roofline_.add(trace, rank.window.ops, windows.wide(), peaks);
       ++num_judged_;

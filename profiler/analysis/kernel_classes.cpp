@@ -211,4 +211,9 @@ WorkClasses::WorkClasses(const NameTable& names, RuleSet rules) {
   }
 }
 
+WorkClasses::WorkClasses(const ImportedTrace& trace) : WorkClasses(trace.names, RuleSet::wide) {
+  is_described_.reserve(trace.comms.size());
+  for (const CommCall& comm : trace.comms) is_described_.push_back(comm.collective != kNoRow);
+}
+
 }  // namespace moetune::profiler

@@ -67,6 +67,9 @@ enum class RuleSet : uint8_t {
 class WorkClasses {
  public:
   WorkClasses(const NameTable& names, RuleSet rules);
+  /// For verdicts: by RuleSet::wide, but a kernel that the file describes as a collective or a
+  /// message is communication, whatever its name.
+  explicit WorkClasses(const ImportedTrace& trace);
   [[nodiscard]] WorkClass of(const ImportedOp& op) const {
     switch (op.kind) {
       case ActivityKind::copy:
@@ -77,11 +80,13 @@ class WorkClasses {
       case ActivityKind::graph:
         break;
     }
+    if (op.comm < is_described_.size() && is_described_[op.comm]) return WorkClass::communication;
     return by_name_[op.name];
   }
 
  private:
   std::vector<WorkClass> by_name_;
+  std::vector<bool> is_described_;  ///< by row of the trace's comms; empty: names alone count
 };
 
 }  // namespace moetune::profiler

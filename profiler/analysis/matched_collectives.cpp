@@ -36,7 +36,7 @@ struct Instance {
 using Series = std::map<SeriesKey, std::vector<Instance>>;
 
 Series series_of(const ImportedTrace& trace) {
-  const WorkClasses wide(trace.names, RuleSet::wide);
+  const WorkClasses wide(trace);
   const auto text = [&](uint32_t name) {
     return name == kNoRow ? std::string() : trace.names[name];
   };

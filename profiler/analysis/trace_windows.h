@@ -84,7 +84,7 @@ enum class DeviceOps : uint8_t {
   /// As other tools count them, for figures that can be compared: without rocprofiler-sdk's copies,
   /// which run on no queue of the file.
   compared,
-  all,  ///< for verdicts
+  all,  ///< for verdicts; what the file describes as communication is, whatever its name
 };
 
 /// Finds and measures windows; computes what they share once. Refers to the trace.

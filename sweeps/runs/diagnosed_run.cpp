@@ -406,6 +406,13 @@ bool may_exchange_rows(const profiler::ImportedTrace& trace) {
   for (const profiler::ImportedOp& op : trace.ops) {
     if (op.kind == profiler::ActivityKind::graph) return true;  // of many kernels
     if (op.kind != profiler::ActivityKind::kernel) continue;
+    // What the file calls it counts before the kernel's name.
+    if (op.comm != profiler::kNoRow && trace.comms[op.comm].collective != profiler::kNoRow) {
+      const std::string& collective = trace.names[trace.comms[op.comm].collective];
+      const bool is_any = collective == "coalesced";  // several messages at once
+      if (is_any || is_one_of(collective, {"all_to_all", "alltoall", "AllToAll"})) return true;
+      continue;
+    }
     const std::string& name = trace.names[op.name];
     std::optional<KernelClass>& kernel = classes[op.name];
     if (!kernel) kernel = profiler::kernel_class_of(name);
@@ -419,18 +426,10 @@ bool may_exchange_rows(const profiler::ImportedTrace& trace) {
       case KernelClass::symmetric_memory:
         return true;
       case KernelClass::nccl:
-      case KernelClass::rccl: {
-        const bool is_described =
-            op.comm != profiler::kNoRow && trace.comms[op.comm].collective != profiler::kNoRow;
-        if (is_described) {
-          const std::string& collective = trace.names[trace.comms[op.comm].collective];
-          const bool is_any = collective == "coalesced";  // several messages at once
-          if (is_any || is_one_of(collective, {"all_to_all", "alltoall", "AllToAll"})) return true;
-        } else if (is_one_of(name, {"SendRecv", "Generic", "AllToAll", "AlltoAll"})) {
-          return true;  // the kernels that do it among other things
-        }
+      case KernelClass::rccl:
+        // The kernels that do it among other things.
+        if (is_one_of(name, {"SendRecv", "Generic", "AllToAll", "AlltoAll"})) return true;
         break;
-      }
       default:
         if (!trace.has_name(op)) return true;
     }

@@ -174,6 +174,22 @@ BOOST_AUTO_TEST_CASE(a_collective_that_compute_waits_for_is_communication) {
   BOOST_TEST(std::abs(wall.share_ratio - 0.39) < 0.01);
 }
 
+// Of a library that no table knows, or with a prefix in its name.
+BOOST_AUTO_TEST_CASE(what_the_file_calls_a_collective_is_communication) {
+  const auto label = [](const std::string& more) {
+    EventText events;
+    for (int i = 0; i < 50; ++i) {
+      events.call(i, 1, 2 * i + 1).kernel(10'000 + 100 * i, 60, 2 * i + 1);
+      events.call(i + 0.5, 0.2, 2 * i + 2)
+          .kernel(10'060 + 100 * i, 39, 2 * i + 2, "mcclKernel_AllReduce_RING", 20, more);
+    }
+    return label_of(events);
+  };
+  BOOST_TEST(label("") == "compute");
+  BOOST_TEST(label(R"(, "Collective name": "allreduce", "In msg nelems": 100, "dtype": "Float")") ==
+             "communication");
+}
+
 // The compute beside a running collective starts as soon as it is launched: it did not wait.
 BOOST_AUTO_TEST_CASE(launching_late_under_a_running_collective_is_host) {
   EventText late;

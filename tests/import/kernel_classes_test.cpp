@@ -92,5 +92,29 @@ BOOST_AUTO_TEST_CASE(rule_sets_differ_in_what_is_communication) {
   BOOST_TEST((wide.of(copy) == WorkClass::copy));
 }
 
+// Counts of RuleSet::wide are those of other tools, so they go by names. Verdicts do not.
+BOOST_AUTO_TEST_CASE(for_verdicts_the_files_word_counts_before_the_name) {
+  ImportedTrace trace;
+  CommCall described;
+  described.collective = trace.names.intern("allreduce");
+  CommCall grouped;  // only its group is known
+  grouped.group = trace.names.intern("0");
+  trace.comms = {described, grouped};
+  ImportedOp op;
+  op.name = trace.names.intern("mcclKernel_AllReduce_RING");
+  ImportedOp collective = op;
+  collective.comm = 0;
+  ImportedOp other = op;
+  other.comm = 1;
+  ImportedOp copy = collective;
+  copy.kind = ActivityKind::copy;
+  const WorkClasses judged(trace);
+  BOOST_TEST((judged.of(op) == WorkClass::compute));
+  BOOST_TEST((judged.of(collective) == WorkClass::communication));
+  BOOST_TEST((judged.of(other) == WorkClass::compute));
+  BOOST_TEST((judged.of(copy) == WorkClass::copy));
+  BOOST_TEST((WorkClasses(trace.names, RuleSet::wide).of(collective) == WorkClass::compute));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

@@ -10,6 +10,7 @@
 
 #include "profiler/analysis/group_words.h"
 #include "profiler/analysis/kernel_classes.h"
+#include "profiler/analysis/messages_by_ends.h"
 
 namespace moetune::profiler {
 namespace {
@@ -116,6 +117,7 @@ class MessageMatcher {
     find_members();
     for (size_t i = 0; i < traces_.size(); ++i) add_ends(i);
     for (const auto& [key, link] : links_) match_link(key, link);
+    for (const auto& [group, ends] : loose_ends_) match_loose_ends(ends);
     return std::move(matched_);
   }
 
@@ -164,13 +166,52 @@ class MessageMatcher {
     const ImportedTrace& trace = traces_[index];
     for_each_end(index, [&](uint32_t row, const CommCall& comm) {
       const auto peer = peer_of(index, comm);
-      if (!peer) return;
+      const bool is_send = text_in(trace, comm.collective) == "send";
+      if (!peer) {
+        if (comm.peer >= 0 || !is_stage_message(index, row)) return;
+        auto& [sent, received] = loose_ends_[group_of(index, comm)];
+        (is_send ? sent : received)
+            .push_back({static_cast<uint32_t>(index), row, trace.ops[row].end_ns});
+        return;
+      }
       const auto [group, members] = group_of(index, comm);
       MessageLink& link = links_[{group, members, std::min(index, *peer), std::max(index, *peer)}];
-      const bool is_send = text_in(trace, comm.collective) == "send";
       MessageLane& lane = link[(is_send ? index : *peer) < (is_send ? *peer : index) ? 0 : 1];
       (is_send ? lane.sent : lane.received).push_back({row, comm.sequence});
     });
+  }
+
+  /// What was sent, and what was received.
+  using LooseEnds = std::array<std::vector<LooseEnd>, 2>;
+
+  /// Ends tell who sent to whom only where all clocks agree: where collectives have shown how far
+  /// they are apart, or where one file holds all these ranks.
+  void match_loose_ends(LooseEnds ends) {
+    std::set<uint32_t> traces;
+    for (const std::vector<LooseEnd>& of_one_kind : ends) {
+      for (const LooseEnd& end : of_one_kind) traces.insert(end.trace);
+    }
+    const bool has_offsets = std::ranges::all_of(
+        traces, [&](uint32_t trace) { return clock_offsets_ns_[trace].has_value(); });
+    const bool is_one_file = std::ranges::all_of(traces, [&](uint32_t trace) {
+      return traces_[trace].facts.file == traces_[*traces.begin()].facts.file;
+    });
+    if (!has_offsets && !is_one_file) return;
+    if (has_offsets) {
+      for (std::vector<LooseEnd>& of_one_kind : ends) {
+        std::erase_if(of_one_kind, [&](LooseEnd& end) {
+          return __builtin_add_overflow(end.end_ns, *clock_offsets_ns_[end.trace], &end.end_ns);
+        });
+      }
+    }
+    for (const auto& [sent, received] : pair_by_ends(std::move(ends[0]), std::move(ends[1]))) {
+      MatchedCollective one;
+      one.parts = {{sent.trace, sent.op}, {received.trace, received.op}};
+      matched_.of_stages.push_back(std::move(one));
+      if (has_offsets) continue;
+      const std::pair<size_t, size_t> both = std::minmax(sent.trace, received.trace);
+      matched_.shifts.try_emplace(both, std::vector<int64_t>{0});
+    }
   }
 
   void match_link(const MessageLinkKey& key, const MessageLink& link) {
@@ -264,6 +305,7 @@ class MessageMatcher {
   std::map<int64_t, size_t> trace_of_rank_;
   std::map<GroupKey, std::set<size_t>> members_;  ///< traces with messages in the group
   std::map<MessageLinkKey, MessageLink> links_;
+  std::map<GroupKey, LooseEnds> loose_ends_;            ///< of messages between stages
   std::map<size_t, std::vector<bool>> stage_messages_;  ///< by trace
   MatchedMessages matched_;
 };

@@ -28,7 +28,9 @@ struct MatchedMessages {
 /// `clock_offsets_ns`: as in CollectiveMatching, as far as they are known. Matches the messages
 /// between two ranks in one group by sequence, or by order if as many were sent as received. A
 /// match counts if no message is received before it was sent, on the known clocks or on clocks that
-/// can be shifted accordingly. Clocks that need no shift get none.
+/// can be shifted accordingly. Clocks that need no shift get none. Messages between stages whose
+/// other rank no file says are paired by their ends (messages_by_ends.h), on clocks that are known
+/// or of one file.
 MatchedMessages match_messages(std::span<const ImportedTrace> traces,
                                std::span<const std::optional<int64_t>> clock_offsets_ns);
 

@@ -11,6 +11,7 @@
 
 #include "kernels/base/error.h"
 #include "profiler/import/foreign_tables.h"
+#include "profiler/import/nccl_ranges.h"
 #include "profiler/import/nsys_facts.h"
 #include "profiler/import/nsys_waits.h"
 #include "profiler/import/rank_traces.h"
@@ -112,6 +113,7 @@ class NsysReader {
     count_rows();
     std::vector<ImportedTrace> traces = traces_.finish(facts_);
     count_ranks(traces);
+    for (ImportedTrace& trace : traces) describe_messages(trace);
     return traces;
   }
 

@@ -206,7 +206,10 @@ class Judge {
     const auto all_ns = static_cast<double>(segment.end_ns - segment.start_ns);
     blocking_ns_ += all_ns;
     const uint32_t comm = traces_[index].ops[segment.op].comm;
-    if (comm != kNoRow && is_message_[index][comm]) return add(WallLabel::pipeline, all_ns);
+    if (comm != kNoRow && is_message_[index][comm]) {
+      stages_.add(all_ns, missing_.may_delay(index, segment.op));
+      return add(WallLabel::pipeline, all_ns);
+    }
     int64_t wait_ns = 0;
     CollectivePart last;
     if (!waits_.empty()) {
@@ -220,8 +223,7 @@ class Judge {
     }
     const double transfer_ns = all_ns - static_cast<double>(wait_ns);
     add(WallLabel::communication, transfer_ns);
-    transferred_ns_ += transfer_ns;
-    if (missing_.may_delay(index, segment.op)) unsure_ns_ += transfer_ns;
+    transfers_.add(transfer_ns, missing_.may_delay(index, segment.op));
     if (wait_ns > 0) book_wait(wait_ns, last, add);
   }
 
@@ -503,31 +505,24 @@ class Judge {
 
   void add_host(ImportedWall& wall) {
     HostTime host;
-    for (size_t i = 0; i < ranks_.size(); ++i) {
-      host += explain_host(traces_[i], ranks_[i].segments);
-    }
+    for (size_t i = 0; i < ranks_.size(); ++i) host += explain_host(traces_[i], ranks_[i].segments);
     add_host_copies(wall);
     if (host.total_ns() == 0) return;
-    const std::pair<const char*, double> parts[] = {
-        {"sync", host.sync_ns},   {"allocator", host.allocation_ns},
-        {"copy", host.copy_ns},   {"loader", host.loader_ns},
-        {"stall", host.stall_ns}, {"launch", host.launch_ns + host.between_ns},
-    };
-    const auto largest = std::ranges::max_element(
-        parts, {}, [](const std::pair<const char*, double>& part) { return part.second; });
+    const auto parts = parts_of(host);
+    const HostPart& largest = *std::ranges::max_element(parts, {}, &HostPart::ns);
     if (wall.label == WallLabel::host && !replay_) {
       // Input that is copied while nothing else runs is the loader's, too.
       const bool is_loader =
-          input_ns_ > host.total_ns() || std::string_view(largest->first) == "stall";
-      wall.sub_cause = is_loader ? row_of(SubCause::loader).name : largest->first;
+          input_ns_ > host.total_ns() || std::string_view(largest.name) == "stall";
+      wall.sub_cause = is_loader ? row_of(SubCause::loader).name : largest.name;
       wall.summary += fmt::format(" ({})", wall.sub_cause);
     }
-    for (const auto& [name, ns] : parts) {
-      const double ratio = ns / host.total_ns();
+    for (const HostPart& part : parts) {
+      const double ratio = part.ns / host.total_ns();
       if (ratio < 0.01) continue;
-      add_evidence(wall, fmt::format("host_{}_ratio", name), ratio, "ratio",
+      add_evidence(wall, fmt::format("host_{}_ratio", part.name), ratio, "ratio",
                    fmt::format("of the time in which the host was late, {} {}",
-                               base::format_ratio(ratio), text_of(name)));
+                               base::format_ratio(ratio), part.text));
     }
   }
 
@@ -540,16 +535,6 @@ class Judge {
                  fmt::format("copies to or from the host, with nothing else on the device, {} of "
                              "the time",
                              base::format_ratio(copy_ns_ / all_ns)));
-  }
-
-  static const char* text_of(std::string_view host_part) {
-    if (host_part == "sync") return "went to calls that wait for the device";
-    if (host_part == "allocator") return "went to calls that allocate or free memory";
-    if (host_part == "copy") return "went to copies that the host waits for";
-    if (host_part == "loader") return "went to loading data";
-    if (host_part == "stall")
-      return "went to long stalls, of which the traces do not say the cause";
-    return "went to launching and to the program between launches";
   }
 
   /// Volume, exposed and blocking: only together they say what communication costs.
@@ -575,12 +560,7 @@ class Judge {
     }
     if (matching_.matched.empty()) {
       if (wall.label == WallLabel::communication && matching_.messages.empty()) {
-        std::string text = "no collective was found on another rank";
-        // Else add_missing() says so.
-        if (missing_.num() == 0) {
-          text += ": waiting for others counts as transfer; give the traces of all ranks";
-        }
-        add_evidence(wall, "matched_ratio", 0, "ratio", std::move(text));
+        add_evidence(wall, "matched_ratio", 0, "ratio", "no collective was found on another rank");
       }
       return;
     }
@@ -595,17 +575,21 @@ class Judge {
                     base::format_ns(matching_.residual_ns)));
   }
 
-  /// Nothing tells a transfer from waiting for a rank without a trace.
+  /// Nothing tells a transfer, or what a stage waits for, from waiting for a rank without a trace.
   void add_missing(ImportedWall& wall) const {
-    if (unsure_ns_ == 0 || unsure_ns_ < base::kLeastBindingRatio * transferred_ns_) return;
-    if (wall.shares[place_of(WallLabel::communication)] < base::kLeastBindingRatio) return;
-    if (wall.label == WallLabel::communication) {
-      const std::string cause = "(" + wall.sub_cause;
-      const size_t at = wall.summary.find(cause);
-      wall.summary.insert(at == std::string::npos ? wall.summary.size() : at + cause.size(),
-                          ", or " + missing_.waiting_text());
+    bool is_doubtful = false;
+    for (const auto& [label, time] : {std::pair(WallLabel::communication, &transfers_),
+                                      std::pair(WallLabel::pipeline, &stages_)}) {
+      if (!time->is_large() || wall.shares[place_of(label)] < base::kLeastBindingRatio) continue;
+      is_doubtful = true;
+      if (wall.label != label) continue;
+      wall.summary = missing_.with_doubt(std::move(wall.summary), label, wall.sub_cause);
+      wall.sub_cause.clear();
     }
-    add_evidence(wall, "ranks_missing", static_cast<double>(missing_.num()), "count",
+    if (!is_doubtful) return;
+    const bool is_known = missing_.num() > 0;
+    add_evidence(wall, is_known ? "ranks_missing" : "ranks_unknown",
+                 is_known ? static_cast<double>(missing_.num()) : 1, "count",
                  missing_.evidence_text());
   }
 
@@ -674,10 +658,10 @@ class Judge {
   double comm_exposed_ns_ = 0;
   double blocking_ns_ = 0;
   double waited_ns_ = 0;
-  double transferred_ns_ = 0;  ///< booked as communication
-  double unsure_ns_ = 0;       ///< of that, what may be waiting for a rank without a trace
-  double copy_ns_ = 0;         ///< copies to and from the host, alone
-  double input_ns_ = 0;        ///< of these, those that are no offloading
+  DoubtfulTime transfers_;  ///< booked as communication
+  DoubtfulTime stages_;     ///< booked as pipeline
+  double copy_ns_ = 0;      ///< copies to and from the host, alone
+  double input_ns_ = 0;     ///< of these, those that are no offloading
 };
 
 }  // namespace

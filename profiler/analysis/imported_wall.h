@@ -48,8 +48,9 @@ struct ImportedWall {
 ///    differ), without kernels, or where a tenth of their time is of kernels without a name.
 ///  - Each moment gets a cause (trace_causes.h). Waiting in a matched collective is booked to the
 ///    rank that came last, under what that rank did meanwhile: host, or compute (imbalance).
-///    Waiting for a rank without a trace cannot be told from a transfer: where that may be a tenth
-///    of what is booked to communication, summary and evidence say so.
+///    Waiting for a rank without a trace cannot be told from a transfer, or from what a stage waits
+///    for: where that may be a tenth of what is booked to communication or pipeline, summary and
+///    evidence say so, and there is no sub-cause.
 ///  - Messages between stages are pipeline. Copies to and from the host are memory if both
 ///    directions matter (offload), else host.
 ///  - The largest share is the label if it reaches kLeastBindingRatio. Otherwise the label is

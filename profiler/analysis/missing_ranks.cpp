@@ -26,35 +26,59 @@ int64_t known_ranks(std::span<const ImportedTrace> traces) {
 
 MissingRanks::MissingRanks(std::span<const ImportedTrace> traces,
                            const CollectiveMatching& matching)
-    : traces_(traces), num_known_(known_ranks(traces)) {
+    : traces_(traces),
+      num_known_(known_ranks(traces)),
+      is_world_known_(std::ranges::any_of(
+          traces, [](const auto& trace) { return trace.facts.world_size.has_value(); })) {
   const int64_t num_given =
       std::ranges::count_if(traces, [](const auto& trace) { return !trace.ops.empty(); });
   num_ = std::max<int64_t>(0, num_known_ - num_given);
-  if (num_ == 0) return;
+  if (num_ == 0 && is_world_known_) return;
   for (const ImportedTrace& trace : traces) is_complete_.emplace_back(trace.ops.size());
   for (const MatchedCollective& one : matching.matched) {
     for (const CollectivePart& part : one.parts) {
       const int64_t size = group_size_of(traces[part.trace], part.op);
       is_complete_[part.trace][part.op] =
-          size > 0 && static_cast<int64_t>(one.parts.size()) >= size;
+          size > 0 ? static_cast<int64_t>(one.parts.size()) >= size : num_ == 0;
     }
+  }
+  for (const MatchedCollective& one : matching.messages) {
+    for (const CollectivePart& part : one.parts) is_complete_[part.trace][part.op] = true;
   }
 }
 
 bool MissingRanks::may_delay(size_t trace, uint32_t op) const {
-  return num_ > 0 && !is_complete_[trace][op] && group_size_of(traces_[trace], op) != 1;
+  if (num_ == 0 && is_world_known_) return false;
+  return !is_complete_[trace][op] && group_size_of(traces_[trace], op) != 1;
+}
+
+std::string MissingRanks::with_doubt(std::string summary, WallLabel label,
+                                     const std::string& sub_cause) const {
+  const std::string cause = "(" + sub_cause;
+  const size_t at = sub_cause.empty() ? std::string::npos : summary.find(cause);
+  if (label == WallLabel::pipeline) {
+    if (at == std::string::npos) return fmt::format("{} ({})", summary, waiting_text());
+    return summary.replace(at + 1, sub_cause.size(), waiting_text());
+  }
+  return summary.insert(at == std::string::npos ? summary.size() : at + cause.size(),
+                        ", or " + waiting_text());
 }
 
 std::string MissingRanks::waiting_text() const {
+  if (num_ == 0) return "waiting for a rank without a trace";
   return num_ == 1 ? "waiting for the one rank without a trace"
                    : fmt::format("waiting for one of the {} ranks without a trace", num_);
 }
 
 std::string MissingRanks::evidence_text() const {
-  return fmt::format(
-      "{} of the run's {} ranks {} no trace: waiting for {} counts as transfer; give the traces of "
-      "all ranks",
-      num_, num_known_, num_ == 1 ? "has" : "have", num_ == 1 ? "it" : "one of them");
+  constexpr const char* kThen =
+      "counts as transfer, or as waiting for a stage; give the traces of all ranks";
+  if (num_ == 0) {
+    return fmt::format(
+        "no trace says how many ranks the run has: waiting for one without a trace {}", kThen);
+  }
+  return fmt::format("{} of the run's {} ranks {} no trace: waiting for {} {}", num_, num_known_,
+                     num_ == 1 ? "has" : "have", num_ == 1 ? "it" : "one of them", kThen);
 }
 
 }  // namespace moetune::profiler

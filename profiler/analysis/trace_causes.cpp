@@ -226,6 +226,29 @@ bool has_offload(const ImportedTrace& trace) {
   return 5 * std::min(to_host_ns, to_device_ns) > to_host_ns + to_device_ns;
 }
 
+HostTime& HostTime::operator+=(const HostTime& other) {
+  sync_ns += other.sync_ns;
+  allocation_ns += other.allocation_ns;
+  copy_ns += other.copy_ns;
+  loader_ns += other.loader_ns;
+  stall_ns += other.stall_ns;
+  launch_ns += other.launch_ns;
+  between_ns += other.between_ns;
+  return *this;
+}
+
+std::array<HostPart, 6> parts_of(const HostTime& host) {
+  return {{
+      {"sync", host.sync_ns, "went to calls that wait for the device"},
+      {"allocator", host.allocation_ns, "went to calls that allocate or free memory"},
+      {"copy", host.copy_ns, "went to copies that the host waits for"},
+      {"loader", host.loader_ns, "went to loading data"},
+      {"stall", host.stall_ns, "went to long stalls, of which the traces do not say the cause"},
+      {"launch", host.launch_ns + host.between_ns,
+       "went to launching and to the program between launches"},
+  }};
+}
+
 HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments) {
   // Calls of each thread by start; those of a thread do not overlap.
   std::vector<std::vector<uint32_t>> by_thread(trace.threads.size());

@@ -11,6 +11,7 @@
 #include "profiler/analysis/imported_steps.h"
 #include "profiler/analysis/imported_wall.h"
 #include "profiler/analysis/matched_collectives.h"
+#include "profiler/analysis/missing_ranks.h"
 #include "tests/import/trace_texts.h"
 
 namespace moetune::profiler {
@@ -239,6 +240,27 @@ BOOST_AUTO_TEST_CASE(messages_of_a_ring_are_matched_as_communication) {
   BOOST_TEST(matching.matched.size() == 50U);
   BOOST_TEST(matching.num_ops == 100);
   BOOST_TEST(matching.num_unmatched == 0);
+}
+
+// What both ends of a message are known of waits for nobody else.
+BOOST_AUTO_TEST_CASE(a_message_with_one_end_may_wait_for_a_rank_without_a_trace) {
+  const std::vector<ImportedTrace> traces = two_stages(1, 0);
+  const MissingRanks with_both(traces, match_across_ranks(traces));
+  const MissingRanks with_one({traces.data(), 1}, CollectiveMatching());
+  BOOST_TEST(with_both.num() == 2);  // the group is of four
+  BOOST_TEST(with_one.num() == 3);
+  int num_messages = 0;
+  for (uint32_t op = 0; op < traces[0].ops.size(); ++op) {
+    if (traces[0].ops[op].comm == kNoRow) continue;
+    BOOST_TEST(!with_both.may_delay(0, op));
+    BOOST_TEST(with_one.may_delay(0, op));
+    ++num_messages;
+  }
+  BOOST_TEST(num_messages == 24);
+  BOOST_TEST(with_one.with_doubt("pipeline (bubble): 5 %", WallLabel::pipeline, "bubble") ==
+             "pipeline (waiting for one of the 3 ranks without a trace): 5 %");
+  BOOST_TEST(with_one.with_doubt("pipeline: 5 %", WallLabel::pipeline, "") ==
+             "pipeline: 5 % (waiting for one of the 3 ranks without a trace)");
 }
 
 BOOST_AUTO_TEST_CASE(a_slow_stage_is_imbalance_of_its_rank) {

@@ -29,6 +29,17 @@ constexpr int64_t kClockErrorNs = 10'000;
 /// One operation of so many before its launch is still an accident.
 constexpr int64_t kFewestTooEarly = 100;
 
+/// The cause of no verdict where communication was found on no other rank.
+constexpr const char* kUnmatched = "unmatched";
+
+/// Of kernels that files do not describe, those that do messages among other things.
+bool may_be_message(const ImportedTrace& trace, uint32_t row) {
+  const ImportedOp& op = trace.ops[row];
+  const std::string& name = trace.names[op.name];
+  return op.comm == kNoRow && (name.find("SendRecv") != std::string::npos ||
+                               name.find("ncclDevKernel_Generic") != std::string::npos);
+}
+
 size_t place_of(WallLabel label) { return static_cast<size_t>(label); }
 size_t place_of(IdleCause cause) { return static_cast<size_t>(cause); }
 
@@ -109,7 +120,10 @@ class Judge {
     }
     wall.unknown_ratio = wall.shares[place_of(WallLabel::unknown)];
     wall.ceilings = wall.shares;
-    if (choose(wall)) take_replay(wall);
+    if (choose(wall)) {
+      take_replay(wall);
+      if (is_unmatched(wall)) give_up(wall);
+    }
     wall.share_ratio = wall.ceilings[place_of(wall.label)];
     if (num_judged_ > 0) split_compute(wall);
     add_shares(wall);
@@ -122,32 +136,6 @@ class Judge {
   }
 
  private:
-  /// The window's segments, after it was widened to the steps as the replay has them: from the
-  /// start of the first one, or from when all earlier work had ended, to the end of the last one
-  /// on the host, if that is later. What the host does before its first launch and behind the last
-  /// work is time of the run, too.
-  static std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, TraceWindow& window,
-                                                 const WorkClasses& wide) {
-    if (window.kind != WindowKind::step_by_launch) return explain_window(trace, window, wide);
-    int64_t start_ns = trace.steps.front().start_ns;
-    for (const ImportedOp& op : trace.ops) {
-      if (op.start_ns >= window.time.start_ns) break;
-      start_ns = std::max(start_ns, op.end_ns);
-    }
-    window.time.start_ns = std::min(window.time.start_ns, start_ns);
-    std::vector<CauseSegment> segments = explain_window(trace, window, wide);
-    int64_t host_end_ns = trace.steps.front().end_ns;
-    for (const ImportedStep& step : trace.steps) host_end_ns = std::max(host_end_ns, step.end_ns);
-    if (host_end_ns > window.time.end_ns) {
-      // Of the thread that launched what was launched last.
-      const uint32_t last = *std::ranges::max_element(
-          window.ops, {}, [&](uint32_t row) { return trace.ops[row].call; });
-      segments.push_back({window.time.end_ns, host_end_ns, IdleCause::host, last});
-      window.time.end_ns = host_end_ns;
-    }
-    return segments;
-  }
-
   /// Which part of each collective was waiting, and for whom.
   void find_waits() {
     matching_ = match_across_ranks(traces_);
@@ -224,6 +212,10 @@ class Judge {
     const double transfer_ns = all_ns - static_cast<double>(wait_ns);
     add(WallLabel::communication, transfer_ns);
     transfers_.add(transfer_ns, missing_.may_delay(index, segment.op));
+    if (!waits_.empty() && !waits_[index].contains(segment.op) &&
+        may_be_message(traces_[index], segment.op)) {
+      loose_ns_ += transfer_ns;
+    }
     if (wait_ns > 0) book_wait(wait_ns, last, add);
   }
 
@@ -363,6 +355,31 @@ class Judge {
                                  base::format_ratio(base::kLeastBindingRatio));
     }
     if (wall.label == WallLabel::unknown) wall.unknown_ratio = verdict.unknown_ratio();
+  }
+
+  /// Whether it is not known of communication, for all the ranks that there are, what it waits for:
+  /// nothing was found on two ranks, or less than half and the rest may be messages.
+  [[nodiscard]] bool is_unmatched(const ImportedWall& wall) const {
+    if (wall.label != WallLabel::communication || num_judged_ < 2 || missing_.num() > 0) {
+      return false;
+    }
+    const bool has_matched = !matching_.matched.empty() || !matching_.messages.empty();
+    return !has_matched || 2 * loose_ns_ > transfers_.all_ns;
+  }
+
+  static void give_up(ImportedWall& wall) {
+    wall.label = WallLabel::unknown;
+    wall.sub_cause = kUnmatched;
+    wall.rank.reset();
+    wall.summary = fmt::format(
+        "unknown: communication takes {} of the time, and on no other rank was found what it is "
+        "of: it may be transfers, stages that wait for each other, or waiting for a late rank",
+        base::format_ratio(wall.shares[place_of(WallLabel::communication)]));
+    for (auto* ratios : {&wall.shares, &wall.ceilings}) {
+      (*ratios)[place_of(wall.label)] +=
+          std::exchange((*ratios)[place_of(WallLabel::communication)], 0.0);
+    }
+    wall.unknown_ratio = wall.low_ratio = wall.high_ratio = wall.ceilings[place_of(wall.label)];
   }
 
   /// What of compute's time goes to which of its causes, or why that is not known.
@@ -559,7 +576,8 @@ class Judge {
                    fmt::format("{} messages between stages were found at both ends", count));
     }
     if (matching_.matched.empty()) {
-      if (wall.label == WallLabel::communication && matching_.messages.empty()) {
+      if ((wall.label == WallLabel::communication && matching_.messages.empty()) ||
+          wall.sub_cause == kUnmatched) {
         add_evidence(wall, "matched_ratio", 0, "ratio", "no collective was found on another rank");
       }
       return;
@@ -617,7 +635,8 @@ class Judge {
                                base::format_ratio(ratio)));
     }
     if (wall.label == WallLabel::unknown) {
-      const std::vector<std::string> wanted = what_to_record(traces_, is_too_little());
+      const std::vector<std::string> wanted =
+          what_to_record(traces_, {is_too_little(), wall.sub_cause == kUnmatched});
       add_evidence(wall, "to_record", static_cast<double>(wanted.size()), "count",
                    fmt::format("for a verdict record next time: {}", fmt::join(wanted, "; ")));
     }
@@ -660,6 +679,7 @@ class Judge {
   double waited_ns_ = 0;
   DoubtfulTime transfers_;  ///< booked as communication
   DoubtfulTime stages_;     ///< booked as pipeline
+  double loose_ns_ = 0;     ///< of the transfers, unmatched ones that may be messages
   double copy_ns_ = 0;      ///< copies to and from the host, alone
   double input_ns_ = 0;     ///< of these, those that are no offloading
 };

@@ -16,18 +16,28 @@ struct RecordingRow {
   const char* calls;
   const char* syncs;
   const char* steps;
+  const char* partners;  ///< of communication
   const char* no_shapes;
 };
 constexpr RecordingRow kRecordings[] = {
     {"kineto", "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
      "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)",
-     "profiler.step() behind each", "the traces have no shapes of operators (record_shapes=True)"},
+     "profiler.step() behind each", "PyTorch 2.4 or later names them",
+     "the traces have no shapes of operators (record_shapes=True)"},
     {"nsys", "nsys profile --trace=cuda,nvtx", "nsys profile --cuda-event-trace=true",
-     "an NVTX range 'step 5' around each",
+     "an NVTX range 'step 5' around each", "nsys profile --trace=cuda,nvtx",
      "Nsight Systems does not record shapes of operators, PyTorch's profiler does"},
     {"rocprofiler-sdk", "rocprofv3 --hip-trace", "", "rocprofv3 --marker-trace, with a range each",
+     "PyTorch's profiler names them",
      "rocprofv3 does not record shapes of operators, PyTorch's profiler does"},
 };
+
+/// Copies and fills alone show no step.
+bool lacks_kernels(const ImportedTrace& trace) {
+  return std::ranges::none_of(trace.ops, [](const ImportedOp& op) {
+    return op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph;
+  });
+}
 
 bool lacks_launches(const ImportedTrace& trace) {
   constexpr size_t kUsual = 20;  // of so many one may come from before the recording
@@ -55,7 +65,8 @@ std::string why_no_shapes(std::span<const ImportedTrace> traces) {
   return "the traces have no shapes of operators";
 }
 
-std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces, bool is_too_little) {
+std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces,
+                                        const VerdictLack& lack) {
   std::vector<std::string> wanted;
   const auto how = [&](const char* RecordingRow::*option) {
     for (const RecordingRow& row : kRecordings) {
@@ -65,7 +76,10 @@ std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces, b
     }
     return std::string();
   };
-  if (is_too_little) {
+  if (std::ranges::all_of(traces, lacks_kernels)) {
+    wanted.push_back("the device's kernels" + how(&RecordingRow::calls));
+  }
+  if (lack.is_too_little) {
     wanted.push_back(
         fmt::format("whole steps with at least {} operations of the device", kMinJudgedOps));
   }
@@ -73,6 +87,10 @@ std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces, b
     wanted.push_back("the host's calls over whole steps" + how(&RecordingRow::calls));
   }
   if (std::ranges::any_of(traces, lacks_names)) wanted.emplace_back("the kernels' names");
+  if (lack.is_unmatched) {
+    wanted.push_back("which message or collective each kernel of communication is of" +
+                     how(&RecordingRow::partners));
+  }
   const int64_t ranks = known_ranks(traces);
   if (ranks > static_cast<int64_t>(traces.size())) {
     wanted.push_back(

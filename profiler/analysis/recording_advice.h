@@ -15,10 +15,16 @@ namespace moetune::profiler {
 constexpr int64_t kMinJudgedOps = 32;
 constexpr int64_t kMinJudgedNs = 1'000'000;
 
+/// Why there is no verdict, as far as the traces themselves do not show it.
+struct VerdictLack {
+  bool is_too_little = false;  ///< less work than the constants above
+  bool is_unmatched = false;   ///< communication that was found on no other rank
+};
+
 /// What the traces of a run lack for a verdict, the most helpful first: texts that complete "record
 /// ...", with the option of the tool that made the traces. If nothing is missing: more steps.
-/// `is_too_little`: there is less work than the constants above.
-std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces, bool is_too_little);
+std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces,
+                                        const VerdictLack& lack);
 
 /// Why the traces, none of which has any, have no shapes of operators: a part of a sentence, in the
 /// words of the tool that made them.

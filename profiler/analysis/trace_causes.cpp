@@ -179,6 +179,38 @@ std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const Trace
   return CauseSweep(trace, window, wide).run();
 }
 
+std::optional<TraceWindow> judged_window(const ImportedTrace& trace, const TraceWindows& windows) {
+  if (!trace.steps.empty()) {
+    ImportedStep all = trace.steps.front();
+    for (const ImportedStep& step : trace.steps) all.end_ns = std::max(all.end_ns, step.end_ns);
+    if (auto window = windows.make(WindowKind::step_by_launch, &all)) return window;
+  }
+  if (auto window = windows.make(WindowKind::launched)) return window;
+  return windows.make(WindowKind::whole);
+}
+
+std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, TraceWindow& window,
+                                        const WorkClasses& wide) {
+  if (window.kind != WindowKind::step_by_launch) return explain_window(trace, window, wide);
+  int64_t start_ns = trace.steps.front().start_ns;
+  for (const ImportedOp& op : trace.ops) {
+    if (op.start_ns >= window.time.start_ns) break;
+    start_ns = std::max(start_ns, op.end_ns);
+  }
+  window.time.start_ns = std::min(window.time.start_ns, start_ns);
+  std::vector<CauseSegment> segments = explain_window(trace, window, wide);
+  int64_t host_end_ns = trace.steps.front().end_ns;
+  for (const ImportedStep& step : trace.steps) host_end_ns = std::max(host_end_ns, step.end_ns);
+  if (host_end_ns > window.time.end_ns) {
+    // Of the thread that launched what was launched last.
+    const uint32_t last = *std::ranges::max_element(
+        window.ops, {}, [&](uint32_t row) { return trace.ops[row].call; });
+    segments.push_back({window.time.end_ns, host_end_ns, IdleCause::host, last});
+    window.time.end_ns = host_end_ns;
+  }
+  return segments;
+}
+
 IntervalSet loading_of(const ImportedTrace& trace) {
   std::vector<Interval> loading;
   for (const HostRange& range : trace.ranges) {

@@ -297,6 +297,9 @@ BOOST_AUTO_TEST_CASE(copies_alone_have_no_verdict) {
   const ImportedWall wall = verdict_of(events);
   BOOST_TEST(name_of(wall.label) == "unknown");
   BOOST_TEST(wall.sub_cause == "no kernels");
+  BOOST_TEST(
+      wall.evidence.back().text.find("record next time: the device's kernels") != std::string::npos,
+      wall.evidence.back().text);
 }
 
 BOOST_AUTO_TEST_CASE(too_little_is_no_sample_of_a_run) {
@@ -408,6 +411,41 @@ BOOST_AUTO_TEST_CASE(waiting_may_be_for_a_rank_without_a_trace) {
     BOOST_TEST(begins(whole, "transfer"), whole.summary);
     BOOST_TEST(missing(whole) == 0);
   }
+}
+
+// All ranks are there, and nothing says what their messages are: that is no transfer for certain.
+BOOST_AUTO_TEST_CASE(communication_that_no_other_rank_has_is_no_verdict) {
+  const auto wall = [](int num_of_second, int world_size) {
+    std::vector<ImportedTrace> traces;
+    for (int rank = 0; rank < 2; ++rank) {
+      EventText events;
+      for (int i = 0; i < (rank == 0 ? 50 : num_of_second); ++i) {
+        events.call(i, 1, 2 * i + 1).kernel(10'000 + 100 * i, 60, 2 * i + 1);
+        events.call(i + 0.5, 0.2, 2 * i + 2)
+            .kernel(10'060 + 100 * i, 39, 2 * i + 2, "ncclDevKernel_SendRecv(x)", 20);
+      }
+      traces.push_back(events.read(R"(, "distributedInfo": {"rank": )" + std::to_string(rank) +
+                                   R"(, "world_size": )" + std::to_string(world_size) + "}"));
+    }
+    return classify_imported(traces);
+  };
+  const auto share = [](const ImportedWall& of, WallLabel label) {
+    return of.shares[static_cast<size_t>(label)];
+  };
+  const ImportedWall loose = wall(49, 2);  // an order cannot match them
+  BOOST_TEST(name_of(loose.label) == "unknown", loose.summary);
+  BOOST_TEST(loose.sub_cause == "unmatched");
+  BOOST_TEST(share(loose, WallLabel::communication) == 0);
+  BOOST_TEST(std::abs(share(loose, WallLabel::unknown) - 0.39) < 0.01);
+  BOOST_TEST(loose.unknown_ratio == loose.share_ratio);
+  const std::string& advice = loose.evidence.back().text;
+  BOOST_TEST(advice.find("which message or collective") != std::string::npos, advice);
+  for (const Evidence& one : loose.evidence) {
+    BOOST_TEST(one.text.find("traces of all ranks") == std::string::npos, one.text);
+  }
+  BOOST_TEST(name_of(wall(50, 2).label) == "communication");
+  // Others have no trace: that they are waited for is said instead.
+  BOOST_TEST(name_of(wall(49, 4).label) == "communication");
 }
 
 BOOST_AUTO_TEST_CASE(traces_of_different_runs_are_refused) {

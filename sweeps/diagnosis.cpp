@@ -47,22 +47,49 @@ json window_json(const DiagnosedWindow& window) {
   return document;
 }
 
-/// Median time from step to step over all ranks, as recorded.
-std::optional<double> step_time_s(const std::vector<ImportedTrace>& traces) {
-  std::vector<double> seconds;
-  for (const ImportedTrace& trace : traces) {
-    for (size_t i = 1; i < trace.steps.size(); ++i) {
-      seconds.push_back(static_cast<double>(trace.steps[i].start_ns - trace.steps[i - 1].start_ns) /
-                        1e9);
+/// From step to step of one rank. A host that never waits may mark steps that take far less time
+/// than the device needs for them: then between the ends of what was launched in each.
+std::vector<double> step_times_s(const ImportedTrace& trace,
+                                 const std::vector<DiagnosedWindow>& windows) {
+  constexpr double kClearlyLonger = 1.2;
+  std::vector<double> on_host;
+  for (size_t i = 1; i < trace.steps.size(); ++i) {
+    on_host.push_back(static_cast<double>(trace.steps[i].start_ns - trace.steps[i - 1].start_ns) /
+                      1e9);
+  }
+  std::vector<double> lengths;
+  std::vector<double> on_device;
+  const DiagnosedWindow* last = nullptr;
+  for (const DiagnosedWindow& window : windows) {
+    if (window.kind != WindowKind::step_by_launch) continue;
+    lengths.push_back(static_cast<double>(window.figures.wide.window_ns) / 1e9);
+    if (last != nullptr) {
+      on_device.push_back(static_cast<double>(window.end_ns - last->end_ns) / 1e9);
     }
+    last = &window;
+  }
+  // Of steps without device work it is not known which are neighbours.
+  if (on_host.empty() || on_device.size() != on_host.size()) return on_host;
+  const bool is_longer = profiler::median(lengths) > kClearlyLonger * profiler::median(on_host) &&
+                         profiler::median(on_device) > kClearlyLonger * profiler::median(on_host);
+  return is_longer ? on_device : on_host;
+}
+
+/// Median over all ranks.
+std::optional<double> step_time_s(const Diagnosis& diagnosis) {
+  std::vector<double> seconds;
+  for (size_t i = 0; i < diagnosis.traces.size(); ++i) {
+    const std::vector<double> own = step_times_s(diagnosis.traces[i], diagnosis.windows[i]);
+    seconds.insert(seconds.end(), own.begin(), own.end());
   }
   if (seconds.empty()) return std::nullopt;
   return profiler::median(std::move(seconds));
 }
 
 /// Of the run, what its traces know.
-json run_json(const std::vector<ImportedTrace>& traces) {
-  json run = {{"step_time_s", or_null(step_time_s(traces))}};
+json run_json(const Diagnosis& diagnosis) {
+  const std::vector<ImportedTrace>& traces = diagnosis.traces;
+  json run = {{"step_time_s", or_null(step_time_s(diagnosis))}};
   int64_t peak_bytes = 0;
   size_t num_steps = 0;
   for (const ImportedTrace& trace : traces) {
@@ -174,7 +201,7 @@ ReadFile read_and_measure(const std::string& path) {
       const profiler::TraceWindows windows(trace);
       auto& measured = file.windows.emplace_back();
       windows.for_each([&](const profiler::TraceWindow& window) {
-        measured.push_back({window.name, window.kind, windows.measure(window)});
+        measured.push_back({window.name, window.kind, windows.measure(window), window.time.end_ns});
       });
     }
   } catch (...) {
@@ -307,7 +334,7 @@ json to_json(const Diagnosis& diagnosis) {
                      {"windows", std::move(windows)},
                      {"notes", notes_of(trace)}});
   }
-  return {{"run", run_json(diagnosis.traces)},
+  return {{"run", run_json(diagnosis)},
           {"ranks", std::move(ranks)},
           {"wall", wall_json(diagnosis.wall)},
           {"remedies", json::array()}};

@@ -18,6 +18,7 @@ struct DiagnosedWindow {
   std::string name;
   profiler::WindowKind kind = profiler::WindowKind::whole;
   profiler::WindowFigures figures;
+  int64_t end_ns = 0;  ///< on the clock of its trace
 };
 
 struct Diagnosis {

@@ -294,6 +294,26 @@ BOOST_FIXTURE_TEST_CASE(a_micro_batch_that_memory_caps_is_memorys_doing, Diagnos
   BOOST_TEST(roomy["wall"]["label"] == "compute");
 }
 
+// The host marks a step each `host_us` and launches 1,000 us of work in it.
+BOOST_FIXTURE_TEST_CASE(a_step_takes_as_long_as_the_device_needs_for_it, Diagnose) {
+  const auto step_time_us = [&](double host_us) {
+    tests::EventText events;
+    for (int i = 0; i < 4; ++i) {
+      const double start = host_us * i;
+      events.range(start, host_us - 1, "ProfilerStep#" + std::to_string(i + 5));
+      for (int half = 0; half < 2; ++half) {
+        const int id = 2 * i + half + 1;
+        events.call(start + 10 * half, 5, id).kernel(100 + 1000 * i + 500 * half, 500, id);
+      }
+    }
+    tests::write_text(folder.file("steps.json"), events.json());
+    return 1e6 * document({folder.file("steps.json")})["run"]["step_time_s"].get<double>();
+  };
+  BOOST_CHECK_CLOSE(step_time_us(50), 1000.0, 1e-6);    // it never waits
+  BOOST_CHECK_CLOSE(step_time_us(1000), 1000.0, 1e-6);  // it keeps pace
+  BOOST_CHECK_CLOSE(step_time_us(900), 900.0, 1e-6);    // it is ahead by some work in a queue
+}
+
 BOOST_FIXTURE_TEST_CASE(a_folder_is_sorted_by_content, Diagnose) {
   const std::string run_folder = folder.file("run");
   fs::create_directories(run_folder + "/deep");

@@ -51,7 +51,7 @@ json window_json(const DiagnosedWindow& window) {
 /// than the device needs for them: then between the ends of what was launched in each.
 std::vector<double> step_times_s(const ImportedTrace& trace,
                                  const std::vector<DiagnosedWindow>& windows) {
-  constexpr double kClearlyLonger = 1.2;
+  constexpr double kClearlyLonger = 1.1;
   std::vector<double> on_host;
   for (size_t i = 1; i < trace.steps.size(); ++i) {
     on_host.push_back(static_cast<double>(trace.steps[i].start_ns - trace.steps[i - 1].start_ns) /

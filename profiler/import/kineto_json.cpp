@@ -473,7 +473,11 @@ class KinetoReader {
     comm.collective = name_or_none(event_.collective);
     comm.dtype = name_or_none(event_.dtype);
     comm.group_size = small_or(event_.group_size, -1);
-    comm.peer = small_or(event_.destination_rank, small_or(event_.source_rank, -1));
+    // A file may say both, of which one is the rank itself.
+    const bool is_receive = event_.collective == "recv";
+    const auto& other = is_receive ? event_.source_rank : event_.destination_rank;
+    const auto& own = is_receive ? event_.destination_rank : event_.source_rank;
+    comm.peer = small_or(other, small_or(own, -1));
     comm.in_nelems = number_or(event_.in_nelems, 0);
     comm.out_nelems = number_or(event_.out_nelems, 0);
     comm.sequence = number_or(event_.sequence, -1);

@@ -237,6 +237,21 @@ BOOST_AUTO_TEST_CASE(what_the_file_says_of_a_kernel_is_kept) {
   BOOST_TEST(trace.facts.peak_reserved_bytes == 900);
 }
 
+BOOST_AUTO_TEST_CASE(a_messages_peer_is_its_other_rank) {
+  const auto peer_of = [](const std::string& collective, const std::string& ranks) {
+    EventText events;
+    events.kernel(1, 2, 3, "ncclDevKernel_SendRecv(x)", 20,
+                  R"(, "Collective name": ")" + collective + "\"" + ranks);
+    return events.read().comms.at(0).peer;
+  };
+  const std::string both = R"(, "Src Rank": 4, "Dst Rank": 5)";
+  BOOST_TEST(peer_of("send", both) == 5);
+  BOOST_TEST(peer_of("recv", both) == 4);
+  BOOST_TEST(peer_of("send", R"(, "Dst Rank": 5)") == 5);
+  BOOST_TEST(peer_of("recv", R"(, "Src Rank": 4)") == 4);
+  BOOST_TEST(peer_of("allreduce", "") == -1);
+}
+
 BOOST_AUTO_TEST_CASE(calls_are_told_apart_by_their_names) {
   for (const auto& [name, kind] : std::initializer_list<std::pair<const char*, CallKind>>{
            {"cudaLaunchKernel", CallKind::launch},

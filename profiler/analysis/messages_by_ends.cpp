@@ -100,6 +100,7 @@ std::vector<std::pair<LooseEnd, LooseEnd>> pair_by_ends(std::vector<LooseEnd> se
   PairedEnds pairs = nearest_pairs(sent, received, &chosen);
   const auto num_ends = static_cast<double>(sent.size() + received.size());
   if (2.0 * static_cast<double>(pairs.size()) < kLeastPairedRatio * num_ends) pairs.clear();
+  std::ranges::stable_sort(pairs, {}, [](const auto& pair) { return pair.first.end_ns; });
   return pairs;
 }
 

@@ -15,9 +15,10 @@ struct LooseEnd {
   int64_t end_ns = 0;
 };
 
-/// What was sent and what was received, for each message. The ends that are nearest come first. A
-/// rank has two neighbours at most, as a stage of a pipeline has: those with which it has most
-/// pairs. Empty where fewer than four fifths of the ends find another one within 100 us.
+/// What was sent and what was received, for each message, by the end of the former. Of several ends
+/// the nearest two are one message. A rank has two neighbours at most, as a stage of a pipeline
+/// has: those with which it has most pairs. Empty where fewer than four fifths of the ends find
+/// another one within 100 us.
 std::vector<std::pair<LooseEnd, LooseEnd>> pair_by_ends(std::vector<LooseEnd> sent,
                                                         std::vector<LooseEnd> received);
 

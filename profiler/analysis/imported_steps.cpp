@@ -106,8 +106,11 @@ ImportedSteps::ImportedSteps(std::span<const ImportedTrace> traces,
       matched_ops_(traces.size()),
       clock_offsets_ns_(matching.clock_offsets_ns) {
   clock_offsets_ns_.resize(traces.size());
+  std::vector<std::vector<bool>> is_message = stage_messages_of(traces, matching);
   for (uint32_t trace = 0; trace < traces.size(); ++trace) {
-    if (!traces[trace].ops.empty()) add_rank(trace);
+    if (traces[trace].ops.empty()) continue;
+    add_rank(trace);
+    ranks_.back().is_message = std::move(is_message[trace]);
   }
   find_slices(matching);
   find_matched_ops(matching);
@@ -127,7 +130,6 @@ void ImportedSteps::add_rank(uint32_t index) {
       rank.labels.emplace_back(base::cut_text(base::unscoped_name(text), kMostShownBytes));
     }
   }
-  rank.is_message = stage_messages_of(trace);
   rank.is_of_experts = expert_kernels_of(trace);
   rank.is_launching.resize(trace.threads.size());
   for (const ImportedOp& op : trace.ops) {

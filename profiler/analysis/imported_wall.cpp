@@ -32,12 +32,13 @@ constexpr int64_t kFewestTooEarly = 100;
 /// The cause of no verdict where communication was found on no other rank.
 constexpr const char* kUnmatched = "unmatched";
 
-/// Of kernels that files do not describe, those that do messages among other things.
+/// Of kernels whose partners no file says, those that do messages among other things.
 bool may_be_message(const ImportedTrace& trace, uint32_t row) {
   const ImportedOp& op = trace.ops[row];
+  if (op.comm != kNoRow) return says_no_partner(trace.comms[op.comm]);
   const std::string& name = trace.names[op.name];
-  return op.comm == kNoRow && (name.find("SendRecv") != std::string::npos ||
-                               name.find("ncclDevKernel_Generic") != std::string::npos);
+  return name.find("SendRecv") != std::string::npos ||
+         name.find("ncclDevKernel_Generic") != std::string::npos;
 }
 
 size_t place_of(WallLabel label) { return static_cast<size_t>(label); }
@@ -70,7 +71,6 @@ class Judge {
       : traces_(traces), peaks_(peaks), memory_(memory) {
     for (const ImportedTrace& trace : traces) {
       JudgedRank& rank = ranks_.emplace_back();
-      is_message_.push_back(stage_messages_of(trace));
       is_offloading_.push_back(has_offload(trace));
       const TraceExtent extent = extent_of(trace);
       if (extent.last_ns - extent.first_ns > kMaxTraceNs) {
@@ -107,6 +107,7 @@ class Judge {
     if (num_judged_ > 0) {
       if (num_judged_ > 1) find_waits();
       missing_ = MissingRanks(traces_, matching_);
+      is_message_ = stage_messages_of(traces_, matching_);
       for (size_t i = 0; i < ranks_.size(); ++i) {
         book(i);
         wall.groups.add(traces_[i], is_message_[i], ranks_[i].segments, ranks_[i].window_ns(),

@@ -124,6 +124,18 @@ void find_last(std::span<const ImportedTrace> traces, MatchedCollective& one) {
 
 }  // namespace
 
+std::vector<std::vector<bool>> stage_messages_of(std::span<const ImportedTrace> traces,
+                                                 const CollectiveMatching& matching) {
+  std::vector<std::vector<bool>> is_message;  // by trace and row of its comms
+  for (const ImportedTrace& trace : traces) is_message.push_back(stage_messages_of(trace));
+  for (const MatchedCollective& one : matching.messages) {
+    for (const CollectivePart& part : one.parts) {
+      is_message[part.trace][traces[part.trace].ops[part.op].comm] = true;
+    }
+  }
+  return is_message;
+}
+
 CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
   CollectiveMatching matching;
   std::vector<Series> series;  // by trace

@@ -42,8 +42,16 @@ struct CollectiveMatching {
 /// and what is named no collective are, in groups whose words say pipeline; never in those whose
 /// words say another purpose. Where words say none, sends and receives are, unless their peers do
 /// not look like neighbours of a stage: more than two of them, or some sent to and others received
-/// from, as in a ring.
+/// from, as in a ring. Those of which the file says neither group nor other rank are not.
 std::vector<bool> stage_messages_of(const ImportedTrace& trace);
+/// The same for each trace, with what was matched as a message between stages.
+std::vector<std::vector<bool>> stage_messages_of(std::span<const ImportedTrace> traces,
+                                                 const CollectiveMatching& matching);
+/// Whether the file says neither a communication's group nor its other rank.
+inline bool says_no_partner(const CommCall& comm) {
+  return comm.group == kNoRow && comm.description == kNoRow && comm.members == kNoRow &&
+         comm.peer < 0;
+}
 
 /// By process group and sequence where the file says them, else by group, collective, size and
 /// order. An order that shifts (lost or sampled records) is seen by the ends: two traces whose

@@ -165,10 +165,10 @@ class MessageMatcher {
   void add_ends(size_t index) {
     const ImportedTrace& trace = traces_[index];
     for_each_end(index, [&](uint32_t row, const CommCall& comm) {
-      const auto peer = peer_of(index, comm);
       const bool is_send = text_in(trace, comm.collective) == "send";
+      const auto peer = says_no_partner(comm) ? std::nullopt : peer_of(index, comm);
       if (!peer) {
-        if (comm.peer >= 0 || !is_stage_message(index, row)) return;
+        if (comm.peer >= 0 || !(says_no_partner(comm) || is_stage_message(index, row))) return;
         auto& [sent, received] = loose_ends_[group_of(index, comm)];
         (is_send ? sent : received)
             .push_back({static_cast<uint32_t>(index), row, trace.ops[row].end_ns});
@@ -189,7 +189,10 @@ class MessageMatcher {
   void match_loose_ends(LooseEnds ends) {
     std::set<uint32_t> traces;
     for (const std::vector<LooseEnd>& of_one_kind : ends) {
-      for (const LooseEnd& end : of_one_kind) traces.insert(end.trace);
+      for (const LooseEnd& end : of_one_kind) {
+        traces.insert(end.trace);
+        matched_.num_others += is_stage_message(end.trace, end.op) ? 0 : 1;
+      }
     }
     const bool has_offsets = std::ranges::all_of(
         traces, [&](uint32_t trace) { return clock_offsets_ns_[trace].has_value(); });
@@ -204,10 +207,20 @@ class MessageMatcher {
         });
       }
     }
-    for (const auto& [sent, received] : pair_by_ends(std::move(ends[0]), std::move(ends[1]))) {
+    const auto pairs = pair_by_ends(std::move(ends[0]), std::move(ends[1]));
+    std::map<uint32_t, Peers> peers;  // by trace: other traces
+    for (const auto& [sent, received] : pairs) {
+      peers[sent.trace].sent_to.insert(static_cast<int32_t>(received.trace));
+      peers[received.trace].received_from.insert(static_cast<int32_t>(sent.trace));
+    }
+    const bool is_pipeline = std::ranges::all_of(
+        peers, [](const auto& of_trace) { return of_trace.second.can_be_stages(); });
+    for (const auto& [sent, received] : pairs) {
       MatchedCollective one;
       one.parts = {{sent.trace, sent.op}, {received.trace, received.op}};
-      matched_.of_stages.push_back(std::move(one));
+      const bool is_known = is_stage_message(sent.trace, sent.op);
+      if (!is_known && is_pipeline) matched_.num_others -= 2;
+      (is_known || is_pipeline ? matched_.of_stages : matched_.others).push_back(std::move(one));
       if (has_offsets) continue;
       const std::pair<size_t, size_t> both = std::minmax(sent.trace, received.trace);
       matched_.shifts.try_emplace(both, std::vector<int64_t>{0});
@@ -325,6 +338,10 @@ std::vector<bool> stage_messages_of(const ImportedTrace& trace) {
   std::vector<bool> is_message;
   is_message.reserve(trace.comms.size());
   for (const CommCall& comm : trace.comms) {
+    if (says_no_partner(comm)) {
+      is_message.push_back(false);
+      continue;
+    }
     const std::string_view collective = text_in(trace, comm.collective);
     const auto [known, is_new] = purposes.try_emplace({comm.description, comm.group});
     if (is_new) known->second = purpose_in(trace, comm);

@@ -28,9 +28,10 @@ struct MatchedMessages {
 /// `clock_offsets_ns`: as in CollectiveMatching, as far as they are known. Matches the messages
 /// between two ranks in one group by sequence, or by order if as many were sent as received. A
 /// match counts if no message is received before it was sent, on the known clocks or on clocks that
-/// can be shifted accordingly. Clocks that need no shift get none. Messages between stages whose
-/// other rank no file says are paired by their ends (messages_by_ends.h), on clocks that are known
-/// or of one file.
+/// can be shifted accordingly. Clocks that need no shift get none. Messages whose other rank no
+/// file says are paired by their ends (messages_by_ends.h), on clocks that are known or of one
+/// file: of a pipeline, or of nobody knows what group. The latter are of stages unless some rank
+/// sends to one neighbour and receives from another, as in a ring.
 MatchedMessages match_messages(std::span<const ImportedTrace> traces,
                                std::span<const std::optional<int64_t>> clock_offsets_ns);
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "profiler/analysis/imported_steps.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/import/trace_files.h"
 #include "tests/import/nsys_export.h"
@@ -34,9 +35,13 @@ std::string said_of(const ImportedTrace& trace, const ImportedOp& op) {
   return op.comm == kNoRow ? "" : trace.names[trace.comms[op.comm].collective];
 }
 
-/// Three stages in three processes. In each of `num_rounds` a message goes forth from stage to
-/// stage and back, one each millisecond; its receiver ends 3 us after its sender.
-std::vector<ImportedTrace> three_stages(int num_rounds) {
+using Hops = std::vector<std::pair<int64_t, int64_t>>;
+const Hops kForthAndBack = {{10, 11}, {11, 12}, {12, 11}, {11, 10}};
+const Hops kRing = {{10, 11}, {11, 12}, {12, 10}};
+
+/// Processes 10 to 12 of one file. In each of four rounds these messages are sent, from process to
+/// process, one each millisecond; its receiver ends 3 us after its sender.
+std::vector<ImportedTrace> ranks_with(const Hops& hops) {
   const TempFolder folder;
   const std::string path = folder.file("a.sqlite");
   {
@@ -51,8 +56,8 @@ std::vector<ImportedTrace> three_stages(int num_rounds) {
           .kernel(pid, pid - 10, start, end, 20, id, kSendRecv);
     };
     int64_t end = 0;
-    for (int round = 0; round < num_rounds; ++round) {
-      for (const auto& [from, to] : {std::pair(10, 11), {11, 12}, {12, 11}, {11, 10}}) {
+    for (int round = 0; round < 4; ++round) {
+      for (const auto& [from, to] : hops) {
         end += 1'000'000;
         add_end(from, "ncclSend", end - 600'000, end - 100'000, end);
         add_end(to, "ncclRecv", end - 700'000, end - 500'000, end + 3000);
@@ -117,7 +122,7 @@ BOOST_AUTO_TEST_CASE(ranges_of_nccl_say_what_a_kernel_sends) {
 }
 
 BOOST_AUTO_TEST_CASE(messages_without_a_peer_are_matched_by_their_ends) {
-  std::vector<ImportedTrace> traces = three_stages(4);
+  std::vector<ImportedTrace> traces = ranks_with(kForthAndBack);
   BOOST_TEST_REQUIRE(traces.size() == 3U);
   const CollectiveMatching matching = match_across_ranks(traces);
   BOOST_TEST(matching.matched.empty());
@@ -136,18 +141,34 @@ BOOST_AUTO_TEST_CASE(messages_without_a_peer_are_matched_by_their_ends) {
     BOOST_TEST(one.transfer_ns == 100'000);
   }
   BOOST_TEST(num_of.size() == 4U);
-  for (const auto& [from, to] : {std::pair(0U, 1U), {1U, 2U}, {2U, 1U}, {1U, 0U}}) {
-    BOOST_TEST((num_of[{from, to}]) == 4);
+  for (const auto& [from, to] : kForthAndBack) {
+    const std::pair<uint32_t, uint32_t> traces_of_hop(from - 10, to - 10);
+    BOOST_TEST(num_of[traces_of_hop] == 4);
   }
   for (const auto& offset_ns : matching.clock_offsets_ns) BOOST_TEST((offset_ns == 0));
+  // Of the first stage: what it sends forth and gets back.
+  const StepTrace step = ImportedSteps(traces, matching).make(0).at(0);
+  BOOST_TEST(std::ranges::count(step.records, RecordKind::p2p, &TraceRecord::kind) == 8);
   // Clocks of other files may differ.
   traces[1].facts.file = "b.sqlite";
   BOOST_TEST(match_across_ranks(traces).messages.empty());
 }
 
+// Who sends to one neighbour and receives from the other one is no stage.
+BOOST_AUTO_TEST_CASE(messages_around_a_ring_are_communication) {
+  const std::vector<ImportedTrace> traces = ranks_with(kRing);
+  const CollectiveMatching matching = match_across_ranks(traces);
+  BOOST_TEST(matching.messages.empty());
+  BOOST_TEST(matching.matched.size() == 12U);
+  BOOST_TEST(matching.num_ops == 24);
+  BOOST_TEST(matching.num_unmatched == 0);
+  const StepTrace step = ImportedSteps(traces, matching).make(0).at(0);
+  BOOST_TEST(std::ranges::count(step.records, RecordKind::collective, &TraceRecord::kind) == 8);
+}
+
 // Most ends have to find another one: else they may be of anything.
 BOOST_AUTO_TEST_CASE(few_ends_together_are_no_messages) {
-  std::vector<ImportedTrace> traces = three_stages(4);
+  std::vector<ImportedTrace> traces = ranks_with(kForthAndBack);
   for (size_t row = 0; row < traces[0].ops.size(); ++row) {
     traces[0].ops[row].start_ns += 400'000;
     traces[0].ops[row].end_ns += 400'000;

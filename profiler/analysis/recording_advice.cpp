@@ -22,7 +22,7 @@ struct RecordingRow {
 constexpr RecordingRow kRecordings[] = {
     {"kineto", "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
      "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)",
-     "profiler.step() behind each", "PyTorch 2.4 or later names them",
+     "profiler.step() behind each", "PyTorch since 2024 names them",
      "the traces have no shapes of operators (record_shapes=True)"},
     {"nsys", "nsys profile --trace=cuda,nvtx", "nsys profile --cuda-event-trace=true",
      "an NVTX range 'step 5' around each", "nsys profile --trace=cuda,nvtx",

@@ -523,7 +523,9 @@ class Judge {
 
   void add_host(ImportedWall& wall) {
     HostTime host;
-    for (size_t i = 0; i < ranks_.size(); ++i) host += explain_host(traces_[i], ranks_[i].segments);
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      host += explain_host(traces_[i], ranks_[i].segments);
+    }
     add_host_copies(wall);
     if (host.total_ns() == 0) return;
     const auto parts = parts_of(host);
@@ -605,11 +607,7 @@ class Judge {
       wall.summary = missing_.with_doubt(std::move(wall.summary), label, wall.sub_cause);
       wall.sub_cause.clear();
     }
-    if (!is_doubtful) return;
-    const bool is_known = missing_.num() > 0;
-    add_evidence(wall, is_known ? "ranks_missing" : "ranks_unknown",
-                 is_known ? static_cast<double>(missing_.num()) : 1, "count",
-                 missing_.evidence_text());
+    if (is_doubtful) wall.evidence.push_back(missing_.evidence());
   }
 
   void add_notes(ImportedWall& wall) const {

@@ -70,15 +70,18 @@ std::string MissingRanks::waiting_text() const {
                    : fmt::format("waiting for one of the {} ranks without a trace", num_);
 }
 
-std::string MissingRanks::evidence_text() const {
+Evidence MissingRanks::evidence() const {
   constexpr const char* kThen =
       "counts as transfer, or as waiting for a stage; give the traces of all ranks";
   if (num_ == 0) {
-    return fmt::format(
-        "no trace says how many ranks the run has: waiting for one without a trace {}", kThen);
+    return {"ranks_unknown", 1, "count",
+            fmt::format("no trace says how many ranks the run has: waiting for one without a trace "
+                        "{}",
+                        kThen)};
   }
-  return fmt::format("{} of the run's {} ranks {} no trace: waiting for {} {}", num_, num_known_,
-                     num_ == 1 ? "has" : "have", num_ == 1 ? "it" : "one of them", kThen);
+  return {"ranks_missing", static_cast<double>(num_), "count",
+          fmt::format("{} of the run's {} ranks {} no trace: waiting for {} {}", num_, num_known_,
+                      num_ == 1 ? "has" : "have", num_ == 1 ? "it" : "one of them", kThen)};
 }
 
 }  // namespace moetune::profiler

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "profiler/analysis/matched_collectives.h"
+#include "profiler/analysis/wall.h"
 #include "profiler/analysis/wall_label.h"
 #include "profiler/imported_trace.h"
 
@@ -50,8 +51,9 @@ class MissingRanks {
   /// unless that is empty: a transfer may be waiting instead; of a pipeline, nothing else is known.
   [[nodiscard]] std::string with_doubt(std::string summary, WallLabel label,
                                        const std::string& sub_cause) const;
-  /// "3 of the run's 4 ranks have no trace: ...".
-  [[nodiscard]] std::string evidence_text() const;
+  /// "ranks_missing": "3 of the run's 4 ranks have no trace: ...", or "ranks_unknown" where no
+  /// trace says how many there are.
+  [[nodiscard]] Evidence evidence() const;
 
  private:
   /// "waiting for one of the 3 ranks without a trace".

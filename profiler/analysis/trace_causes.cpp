@@ -258,17 +258,6 @@ bool has_offload(const ImportedTrace& trace) {
   return 5 * std::min(to_host_ns, to_device_ns) > to_host_ns + to_device_ns;
 }
 
-HostTime& HostTime::operator+=(const HostTime& other) {
-  sync_ns += other.sync_ns;
-  allocation_ns += other.allocation_ns;
-  copy_ns += other.copy_ns;
-  loader_ns += other.loader_ns;
-  stall_ns += other.stall_ns;
-  launch_ns += other.launch_ns;
-  between_ns += other.between_ns;
-  return *this;
-}
-
 std::array<HostPart, 6> parts_of(const HostTime& host) {
   return {{
       {"sync", host.sync_ns, "went to calls that wait for the device"},

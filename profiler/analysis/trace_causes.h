@@ -81,8 +81,20 @@ struct HostTime {
   [[nodiscard]] double total_ns() const {
     return sync_ns + allocation_ns + copy_ns + loader_ns + stall_ns + launch_ns + between_ns;
   }
-  HostTime& operator+=(const HostTime& other);
+  HostTime& operator+=(const HostTime& other) {
+    sync_ns += other.sync_ns;
+    allocation_ns += other.allocation_ns;
+    copy_ns += other.copy_ns;
+    loader_ns += other.loader_ns;
+    stall_ns += other.stall_ns;
+    launch_ns += other.launch_ns;
+    between_ns += other.between_ns;
+    return *this;
+  }
 };
+/// Sums over the host segments of one window.
+HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments);
+
 /// A part of the host's time as verdicts tell it.
 struct HostPart {
   const char* name;
@@ -91,7 +103,5 @@ struct HostPart {
 };
 /// Launching and the program between launches are one part.
 std::array<HostPart, 6> parts_of(const HostTime& host);
-/// Sums over the host segments of one window.
-HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments);
 
 }  // namespace moetune::profiler

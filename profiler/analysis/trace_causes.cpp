@@ -179,16 +179,6 @@ std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const Trace
   return CauseSweep(trace, window, wide).run();
 }
 
-std::optional<TraceWindow> judged_window(const ImportedTrace& trace, const TraceWindows& windows) {
-  if (!trace.steps.empty()) {
-    ImportedStep all = trace.steps.front();
-    for (const ImportedStep& step : trace.steps) all.end_ns = std::max(all.end_ns, step.end_ns);
-    if (auto window = windows.make(WindowKind::step_by_launch, &all)) return window;
-  }
-  if (auto window = windows.make(WindowKind::launched)) return window;
-  return windows.make(WindowKind::whole);
-}
-
 std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, TraceWindow& window,
                                         const WorkClasses& wide) {
   if (window.kind != WindowKind::step_by_launch) return explain_window(trace, window, wide);

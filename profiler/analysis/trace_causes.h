@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "profiler/analysis/trace_windows.h"
@@ -44,13 +43,10 @@ constexpr int64_t kDeviceLatencyNs = 20'000;
 std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const TraceWindow& window,
                                          const WorkClasses& wide);
 
-/// The work on which a trace is judged: what was launched in steps; without steps, all launched
-/// work; else all work. Empty without device work.
-std::optional<TraceWindow> judged_window(const ImportedTrace& trace, const TraceWindows& windows);
-/// The segments of that window, after it was widened to the steps as the replay has them: from the
-/// start of the first one, or from when all earlier work had ended, to the end of the last one on
-/// the host, if that is later. What the host does before its first launch and behind the last work
-/// is time of the run, too.
+/// The segments of judged_window(), after it was widened to the steps as the replay has them: from
+/// the start of the first one, or from when all earlier work had ended, to the end of the last one
+/// on the host, if that is later. What the host does before its first launch and behind the last
+/// work is time of the run, too.
 std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, TraceWindow& window,
                                         const WorkClasses& wide);
 

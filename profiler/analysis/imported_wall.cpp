@@ -32,15 +32,6 @@ constexpr int64_t kFewestTooEarly = 100;
 /// The cause of no verdict where communication was found on no other rank.
 constexpr const char* kUnmatched = "unmatched";
 
-/// Of kernels whose partners no file says, those that do messages among other things.
-bool may_be_message(const ImportedTrace& trace, uint32_t row) {
-  const ImportedOp& op = trace.ops[row];
-  if (op.comm != kNoRow) return says_no_partner(trace.comms[op.comm]);
-  const std::string& name = trace.names[op.name];
-  return name.find("SendRecv") != std::string::npos ||
-         name.find("ncclDevKernel_Generic") != std::string::npos;
-}
-
 size_t place_of(WallLabel label) { return static_cast<size_t>(label); }
 size_t place_of(IdleCause cause) { return static_cast<size_t>(cause); }
 

@@ -124,6 +124,14 @@ void find_last(std::span<const ImportedTrace> traces, MatchedCollective& one) {
 
 }  // namespace
 
+bool may_be_message(const ImportedTrace& trace, uint32_t row) {
+  const ImportedOp& op = trace.ops[row];
+  if (op.comm != kNoRow) return says_no_partner(trace.comms[op.comm]);
+  const std::string& name = trace.names[op.name];
+  return name.find("SendRecv") != std::string::npos ||
+         name.find("ncclDevKernel_Generic") != std::string::npos;
+}
+
 std::vector<std::vector<bool>> stage_messages_of(std::span<const ImportedTrace> traces,
                                                  const CollectiveMatching& matching) {
   std::vector<std::vector<bool>> is_message;  // by trace and row of its comms

@@ -53,6 +53,10 @@ inline bool says_no_partner(const CommCall& comm) {
          comm.peer < 0;
 }
 
+/// Whether an operation is one whose partners the file does not say and that may be a message: its
+/// kernel does such among other things.
+bool may_be_message(const ImportedTrace& trace, uint32_t row);
+
 /// By process group and sequence where the file says them, else by group, collective, size and
 /// order. An order that shifts (lost or sampled records) is seen by the ends: two traces whose
 /// instances do not end together are not matched. Messages by group and peers, too; a sequence or

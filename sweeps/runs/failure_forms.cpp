@@ -306,6 +306,10 @@ bool read_box_others(const FailureForm&, std::string_view, size_t, LogCollector&
   log.is_root_cause = false;
   return true;
 }
+/// Of the entry: it is not that of the lines before the box.
+bool read_box_time(const FailureForm&, std::string_view, size_t, LogCollector& log) {
+  return log.time().has_value();
+}
 bool read_box_rank(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
   const auto rank = leading_integer(text.substr(at + form.anchor.size()));
   log.box_rank = rank && *rank >= 0 && *rank < 1'000'000 ? static_cast<int>(*rank) : -1;
@@ -451,6 +455,7 @@ constexpr FailureForm kFailureForms[] = {
     {"box", "Root Cause (first observed failure):", kFailed, Blame::consequence, "", false,
      read_box_root},
     {"box", "Failures:", kFailed, Blame::consequence, "", false, read_box_others},
+    {"box", "  time      : ", kFailed, Blame::consequence, "", false, read_box_time},
     {"box", "  rank      : ", kFailed, Blame::consequence, "", false, read_box_rank},
     {"box", kBoxCode, kFailed, Blame::consequence, "", false, read_exit_code},
     {"box", "forcefully exiting via 9", kFailed, Blame::consequence, "", false, read_forced},
@@ -461,9 +466,9 @@ constexpr FailureForm kFailureForms[] = {
     {"python-error", "", kFailed, Blame::error, "an error of Python"},
     {"nan", "", kWrong, Blame::numbers, "the loss is not a number"},
     {"silence", "", kHung, Blame::waiting, "no step any more"},
-    {"signal", "", kCrashed, Blame::consequence, "ended by a signal"},
+    {"signal", "", kCrashed, Blame::killed, "ended by a signal"},
     {"exit-code", "", kFailed, Blame::consequence, "ended"},
-    {"ended", "", kCrashed, Blame::consequence, "ended with the others"},
+    {"ended", "", kCrashed, Blame::victim, "ended with the others"},
 };
 
 /// Exceptions that a configuration raises before anything has been trained.

@@ -21,8 +21,10 @@ enum class Blame : uint8_t {
   error,        ///< an exception or an error of the device: mostly a cause
   numbers,      ///< NaN
   waiting,      ///< a rank did not arrive: the root is its own failure
+  killed,       ///< a process ended by a signal that the launcher had not sent
   ending,       ///< a peer is gone, or the run was cancelled
-  consequence,  ///< signals to the remaining ranks, summaries
+  consequence,  ///< aborts, summaries
+  victim,       ///< ended by the launcher or a watchdog, as another rank had failed
 };
 
 /// A form of a failure in a log. Forms with the same name are the same failure in other words.

@@ -235,30 +235,43 @@ bool is_nearer_to_root(const Failure& a, const Failure& b) {
   return a.rank < b.rank;
 }
 
-/// Numbers that were found bad before Python failed: a save, a raise or an assertion that came of
-/// it. Null where there are none.
-const Failure* number_before(const std::vector<const Failure*>& failures, const Failure* error) {
-  if (error == nullptr || error->form->name != "python-error") return nullptr;
+/// The nearest to the root of those that `is_one` says; null where there is none.
+template <class IsOne>
+const Failure* nearest_of(const std::vector<const Failure*>& failures, IsOne is_one) {
   const Failure* found = nullptr;
   for (const Failure* failure : failures) {
-    if (failure->form->blame != Blame::numbers || order_of(*failure, *error) >= 0) continue;
+    if (!is_one(*failure)) continue;
     if (found == nullptr || is_nearer_to_root(*failure, *found)) found = failure;
   }
   return found;
 }
 
-/// Who was killed, where others say no more than that somebody is gone. Null where nobody was.
-const Failure* killed_before(const std::vector<const Failure*>& failures, const Failure* gone) {
-  if (gone == nullptr || (gone->form->name != "peer-gone" && gone->form->name != "nccl-error")) {
-    return nullptr;
+/// What explains `found` though its class is blamed less: numbers that were bad before Python
+/// failed (a save, a raise or an assertion came of it); who was killed before the others waited in
+/// vain; what had ended the run before its processes were killed. Null where nothing does.
+const Failure* explanation_of(const std::vector<const Failure*>& failures, const Failure& found) {
+  const auto is_before = [&](const Failure& failure) { return order_of(failure, found) < 0; };
+  if (found.form->name == "python-error") {
+    return nearest_of(failures, [&](const Failure& failure) {
+      return failure.form->blame == Blame::numbers && is_before(failure);
+    });
   }
-  const Failure* found = nullptr;
-  for (const Failure* failure : failures) {
-    if (failure->form->name != "signal" || !failure->exit_code) continue;
-    // Torchrun tells it twice: with the rank in the box.
-    if (found == nullptr || (found->rank < 0 && failure->rank >= 0)) found = failure;
+  if (found.form->blame == Blame::waiting) {
+    return nearest_of(failures, [&](const Failure& failure) {
+      return failure.form->blame == Blame::killed && is_before(failure);
+    });
   }
-  return found;
+  if (found.form->blame != Blame::killed) return nullptr;
+  const Failure* before = nearest_of(failures, [&](const Failure& failure) {
+    const FailureForm& form = *failure.form;
+    const bool is_end = form.status == ForeignStatus::interrupted || form.name == "segfault";
+    return form.blame == Blame::ending && is_end && is_before(failure);
+  });
+  if (before != nullptr || found.rank >= 0) return before;
+  // Torchrun tells it twice: with the rank in the box.
+  return nearest_of(failures, [&](const Failure& failure) {
+    return failure.form == found.form && failure.exit_code == found.exit_code && failure.rank >= 0;
+  });
 }
 
 /// The nearest to the root of those that count.
@@ -269,8 +282,10 @@ const Failure* root_of(const std::vector<const Failure*>& failures) {
     const Failure*& best = failure->form->blame == Blame::outside ? outer : inner;
     if (best == nullptr || is_nearer_to_root(*failure, *best)) best = failure;
   }
-  if (const Failure* number = number_before(failures, inner)) inner = number;
-  if (const Failure* killed = killed_before(failures, inner)) inner = killed;
+  // Of a rank that was killed, the rank may be told elsewhere.
+  for (int i = 0; i < 2 && inner != nullptr; ++i) {
+    if (const Failure* explanation = explanation_of(failures, *inner)) inner = explanation;
+  }
   if (outer == nullptr || inner == nullptr) return outer == nullptr ? inner : outer;
   // What ends a run from outside is its root unless something had gone wrong before.
   if (inner->form->blame >= Blame::ending) return outer;
@@ -470,7 +485,7 @@ void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& f
   // Every rank has passed the barrier in front of the mark: what follows is tidying up.
   if (has_end) open.clear();
   if (has_all_steps) {
-    std::erase_if(open, [](const Failure* f) { return f->form->blame >= Blame::ending; });
+    std::erase_if(open, [](const Failure* f) { return f->form->blame > Blame::waiting; });
   }
   std::ranges::sort(all, [](const Failure* a, const Failure* b) {
     return std::tie(a->form->blame, a->place.file, a->place.line) <

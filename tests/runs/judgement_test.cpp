@@ -443,6 +443,43 @@ BOOST_AUTO_TEST_CASE(torchrun_names_the_rank_that_has_no_prefix) {
   BOOST_TEST(facts.root->rank == 5);
 }
 
+// Torchrun lists the root last, and a rank that it ended first.
+BOOST_AUTO_TEST_CASE(who_was_killed_is_not_who_was_ended) {
+  const auto entry = [](const std::string& time, int rank, int code) {
+    const std::string r = std::to_string(rank);
+    return "  time      : 2026-03-04_" + time + "\n  rank      : " + r + " (local_rank: " + r +
+           ")\n  exitcode  : " + std::to_string(code) + " (pid: 4" + r + ")\n";
+  };
+  const auto box = [&](const std::string& time, int code, const std::string& root_time,
+                       int root_code) {
+    return "Failures:\n[1]:\n" + entry(time, 2, code) +
+           "Root Cause (first observed failure):\n[0]:\n" + entry(root_time, 5, root_code);
+  };
+  const RunFacts later = facts_of(megatron_steps(1, 3) + box("05:07:08", -15, "05:07:07", -9));
+  BOOST_REQUIRE(later.root.has_value());
+  BOOST_TEST(later.root->kind == "signal");
+  BOOST_TEST(later.root->rank == 5);
+  BOOST_TEST(later.root->exit_code.value_or(0) == -9);
+  BOOST_TEST(later.reason.find("the host ran out of memory") != std::string::npos, later.reason);
+  // The whole seconds of the box may be equal, or show the victim first.
+  BOOST_TEST(facts_of(box("05:07:07", -15, "05:07:07", -9)).root->rank == 5);
+  BOOST_TEST(facts_of(box("05:07:06", -15, "05:07:07", 1)).root->rank == 5);
+  // Within a class the earlier one.
+  BOOST_TEST(facts_of(box("05:07:08", -11, "05:07:07", -9)).root->rank == 5);
+  BOOST_TEST(facts_of(box("05:07:06", -11, "05:07:07", -9)).root->rank == 2);
+  // Others wait in vain for a rank that is gone; who is killed later had waited, too.
+  const std::string steps = megatron_steps(1, 3);
+  const RunFacts before = facts_of(steps + watchdog(0) + box("05:06:08", -15, "05:06:07", -9));
+  BOOST_TEST(before.root->kind == "signal");
+  BOOST_TEST(before.root->rank == 5);
+  const RunFacts after = facts_of(steps + watchdog(0) + box("05:16:38", -15, "05:16:37", -9));
+  BOOST_TEST(after.root->kind == "nccl-timeout");
+  // A cancelled job's processes are killed in the end.
+  BOOST_TEST(
+      facts_of(steps + slurm("05:06:07", "") + box("05:06:38", -15, "05:06:37", -9)).root->kind ==
+      "slurm-cancelled");
+}
+
 BOOST_AUTO_TEST_CASE(warm_up_is_left_out) {
   std::string text = megatron_step(1);
   text.replace(text.find("1000.0"), 6, "9000.0");

@@ -51,6 +51,17 @@ size_t task_prefix(std::string_view text, LineOrigin& origin) {
   return at + 2;
 }
 
+/// "[a][b] (c) ": what stands in front of Primus's rank.
+bool has_only_brackets(std::string_view text) {
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == ' ') continue;
+    if (text[at] != '[' && text[at] != '(') return false;
+    at = text.find(text[at] == '[' ? ']' : ')', at);
+    if (at == std::string_view::npos) return false;
+  }
+  return true;
+}
+
 /// "[20260304 05:06:07][rank-7/8][INFO]     [----------training.py:1234] : " of Primus; in files
 /// the user, the module and the address stand between.
 size_t primus_prefix(std::string_view text, LineOrigin& origin) {
@@ -58,9 +69,8 @@ size_t primus_prefix(std::string_view text, LineOrigin& origin) {
   const std::string_view front = text.substr(0, kFurthest);
   const size_t mark = std::min(front.find("[rank-"), front.find("[node-"));
   if (mark == std::string_view::npos) return 0;
-  // Only brackets stand before it.
-  if (mark > 0 && text[mark - 1] != ']') return 0;
   if (!(text.starts_with('[') || text.starts_with("(Primus"))) return 0;
+  if (!has_only_brackets(text.substr(0, mark))) return 0;
   size_t at = mark + 6;
   const bool is_rank = text[mark + 1] == 'r';
   const auto rank = rank_in(text, at);
@@ -125,6 +135,22 @@ std::string_view without_prefixes(std::string_view text, LineOrigin& origin) {
     text.remove_prefix(length);
   }
   return text;
+}
+
+GluedPrefix next_glued_prefix(std::string_view text, size_t from) {
+  constexpr size_t kLongest = 256;
+  for (size_t at = text.find('[', from); at != std::string_view::npos;
+       at = text.find('[', at + 1)) {
+    const std::string_view front = text.substr(at, kLongest);
+    if (!front.starts_with("[rank") && !front.starts_with("[default")) continue;
+    GluedPrefix prefix;
+    const size_t length = front.size() - without_prefixes(front, prefix.origin).size();
+    if (prefix.origin.rank < 0 && prefix.origin.local_rank < 0) continue;
+    prefix.at = at;
+    prefix.end = at + length;
+    return prefix;
+  }
+  return {};
 }
 
 }  // namespace moetune::sweeps

@@ -31,4 +31,15 @@ struct LineOrigin {
 /// Removes all known prefixes, in any order and number.
 std::string_view without_prefixes(std::string_view text, LineOrigin& origin);
 
+/// Where another writer goes on within a line, whose end was lost or is still in a buffer.
+struct GluedPrefix {
+  size_t at = std::string_view::npos;   ///< of its first character; npos: there is none
+  size_t end = std::string_view::npos;  ///< behind it
+  LineOrigin origin;
+};
+
+/// The first "[rank3]:", "[default0]:" or "[rank-7/8]" of Primus from `from` on. Looks at a bounded
+/// number of characters for each '['.
+GluedPrefix next_glued_prefix(std::string_view text, size_t from);
+
 }  // namespace moetune::sweeps

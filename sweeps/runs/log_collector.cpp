@@ -28,6 +28,7 @@ void LogCollector::begin_line(const LogLine& line, const LineOrigin& origin,
                               std::string_view text) {
   line_ = line;
   origin_ = origin;
+  line_origin_ = origin;
   text_ = text;
   is_exception_ = false;
   has_failure_ = false;
@@ -219,15 +220,21 @@ void LogCollector::begin_traceback() {
   block.indent = std::min(text_.find_first_not_of(' '), text_.size());
 }
 
-bool LogCollector::take_by_block() {
+bool LogCollector::take_by_block(size_t length) {
   Block* block = open_block();
   if (block == nullptr) return false;
-  return block->kind == Block::Kind::config ? take_config(*block) : take_traceback(*block);
+  const std::string_view whole = std::exchange(text_, text_.substr(0, length));
+  const bool is_taken =
+      block->kind == Block::Kind::config ? take_config(*block) : take_traceback(*block);
+  text_ = whole;
+  return is_taken;
 }
 
 void LogCollector::end_line() {
   if (!is_exception_ || has_failure_) return;
-  const std::string_view said = log_text::bare(text_);
+  // What others wrote behind it is not of the exception.
+  origin_ = line_origin_;
+  const std::string_view said = log_text::bare(text_.substr(0, next_glued_prefix(text_, 0).at));
   // A bare assertion says nothing; the line that asserts does.
   const bool is_silent = said.find(": ") == std::string_view::npos;
   const FailureForm& form = python_error(said, now().steps.empty());

@@ -23,9 +23,10 @@ class LogCollector {
 
   /// Starts a line; `text` is the line without its prefixes.
   void begin_line(const LogLine& line, const LineOrigin& origin, std::string_view text);
-  /// Takes the line if it belongs to an open configuration or traceback. True: the tables of forms
-  /// are not asked about it.
-  bool take_by_block();
+  [[nodiscard]] bool has_open_block() const { return !blocks_.empty(); }
+  /// Takes the first `length` characters of the line if they belong to an open configuration or
+  /// traceback. True: the tables of forms are not asked about them.
+  bool take_by_block(size_t length);
   /// Sets who wrote the rest of the line, if `origin` states a rank; else changes nothing.
   void set_writer(const LineOrigin& origin) {
     if (origin.likely_rank() >= 0) origin_ = origin;
@@ -98,7 +99,8 @@ class LogCollector {
   ForeignLog log_;
   int path_rank_;
   LogLine line_;
-  LineOrigin origin_;
+  LineOrigin origin_;       ///< of what is read now
+  LineOrigin line_origin_;  ///< of the line's beginning
   std::string_view text_;
   bool is_exception_ = false;
   bool has_failure_ = false;  ///< the line matched a failure form

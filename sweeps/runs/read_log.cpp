@@ -49,21 +49,12 @@ const FormIndex& form_index() {
   return index;
 }
 
-/// A line against the rows whose anchors it has. Of one anchor that occurs more than once each gets
-/// the part up to the next: lines of two writers may be glued.
+/// A line against the rows whose anchors it has. Lines of two writers may be glued: of one anchor
+/// that occurs more than once each gets the part up to the next, and what an anchor says is of the
+/// last prefix before it.
 class LineReader {
  public:
   explicit LineReader(LogCollector& log) : log_(log) {}
-
-  /// Who wrote the second of two glued lines: the last prefix before its anchor.
-  static LineOrigin writer_in(std::string_view front) {
-    LineOrigin origin;
-    for (const std::string_view mark : {"[rank", "[default"}) {
-      const size_t at = front.rfind(mark);
-      if (at != std::string_view::npos) without_prefixes(front.substr(at), origin);
-    }
-    return origin;
-  }
 
   /// How many rows could read it.
   int64_t read(std::string_view text) {
@@ -76,12 +67,15 @@ class LineReader {
     constexpr size_t kMostHits = 256;
     if (hits_.size() > kMostHits) hits_.resize(kMostHits);
     int64_t num_read = 0;
+    GluedPrefix next = next_glued_prefix(text, 0);
     for (size_t i = 0; i < hits_.size(); ++i) {
+      for (; next.at < hits_[i].at; next = next_glued_prefix(text, next.end)) {
+        log_.set_writer(next.origin);
+      }
       const size_t begin = end_of_previous(i);
       const std::string_view part = text.substr(begin, begin_of_next(i, text.size()) - begin);
       const size_t at = hits_[i].at - begin;
       const size_t anchor = hits_[i].anchor;
-      if (begin > 0) log_.set_writer(writer_in(part.substr(0, at)));
       if (anchor >= forms.size()) {
         const FailureForm& form = *index.failures[anchor - forms.size()];
         if (form.in_traceback && !log_.is_exception()) continue;
@@ -189,11 +183,20 @@ ForeignLog read_log(std::istream& in, const std::string& name) {
   LogLine line;
   while (lines.next(line)) {
     LineOrigin origin;
-    const std::string_view text = without_prefixes(line.text, origin);
-    log.begin_line(line, origin, text);
-    if (log.take_by_block()) continue;
-    log.count_facts(reader.read(text));
-    log.end_line();
+    std::string_view text = without_prefixes(line.text, origin);
+    for (;;) {
+      const size_t length = log.has_open_block() ? next_glued_prefix(text, 0).at : text.npos;
+      log.begin_line(line, origin, text);
+      if (!log.take_by_block(length)) {
+        log.count_facts(reader.read(text));
+        log.end_line();
+        break;
+      }
+      // What another rank wrote behind a part of a block.
+      if (length == text.npos) break;
+      origin = {};
+      text = without_prefixes(text.substr(length), origin);
+    }
   }
   const auto last_time = last_time_in(lines.tail());
   auto& known = log.now().last_time_s;

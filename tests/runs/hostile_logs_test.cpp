@@ -161,6 +161,18 @@ BOOST_AUTO_TEST_CASE(lines_of_megabytes_between_steps) {
   BOOST_TEST(facts.notes[0] == "run.log: 1 line is longer than 64 KiB: cut into pieces");
 }
 
+// Prefixes of launchers without an end, in lines and in tracebacks.
+BOOST_AUTO_TEST_CASE(megabytes_of_prefixes) {
+  std::string text =
+      megatron_steps(1, 3) + "[rank1]: Traceback (most recent call last):\n[rank1]: ";
+  for (int i = 0; i < 60'000; ++i) text += "[rank[rank7]:[rank-1/";
+  text += "CUDA out of memory. Tried to allocate 2.00 MiB.";
+  const RunFacts facts = facts_of(text + "\n");
+  BOOST_TEST((facts.status == ForeignStatus::oom));
+  BOOST_TEST(facts.root->rank == 7);
+  BOOST_TEST(!dumped(facts_of(text + text)).empty());
+}
+
 BOOST_AUTO_TEST_CASE(what_is_no_log) {
   const std::string step = megatron_step(1);
   for (const std::string& text :

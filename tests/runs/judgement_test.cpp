@@ -443,6 +443,39 @@ BOOST_AUTO_TEST_CASE(torchrun_names_the_rank_that_has_no_prefix) {
   BOOST_TEST(facts.root->rank == 5);
 }
 
+// Writes that exceed the buffer of a pipe, or that have no end of line, are glued.
+BOOST_AUTO_TEST_CASE(glued_lines_are_of_their_last_writer) {
+  const auto rank_of = [](const std::string& text) {
+    const RunFacts facts = facts_of(text);
+    BOOST_REQUIRE(facts.root.has_value());
+    BOOST_TEST(facts.root->kind == "cuda-oom");
+    return facts.root->rank;
+  };
+  const std::string steps = megatron_steps(1, 3);
+  BOOST_TEST(rank_of(steps + "[rank2]: some warning[rank5]: " + kOom) == 5);
+  BOOST_TEST(rank_of(steps +
+                     "[rank3]: File x.py[rank5]: Traceback (most recent call last):[rank5]: " +
+                     kOom) == 5);
+  const std::string primus =
+      "[20260304 05:06:03][rank-{}/8][ERROR]    [----------training.py:1] : ";
+  const auto of_primus = [&](const char* rank) {
+    return std::string(primus).replace(primus.find("{}"), 2, rank);
+  };
+  BOOST_TEST(rank_of(of_primus("7") + "iteration 3/ 50 | lm loss: 9.12" + of_primus("3") + kOom) ==
+             3);
+  // Within a traceback of another rank, whose exception stays its own.
+  const RunFacts both = facts_of(
+      steps +
+      "[rank2]: Traceback (most recent call last):\n[rank2]:   File \"/a/b.py\", line 7, in "
+      "f[rank5]: " +
+      kOom + "[rank2]: RuntimeError: broken[rank6]: Traceback (most recent call last):\n");
+  BOOST_REQUIRE(both.failures.size() == 2U);
+  BOOST_TEST(both.failures[0].rank == 5);
+  BOOST_TEST(both.failures[1].rank == 2);
+  BOOST_TEST(both.failures[1].sentence.ends_with(": RuntimeError: broken (b.py:7)"),
+             both.failures[1].sentence);
+}
+
 // Torchrun lists the root last, and a rank that it ended first.
 BOOST_AUTO_TEST_CASE(who_was_killed_is_not_who_was_ended) {
   const auto entry = [](const std::string& time, int rank, int code) {

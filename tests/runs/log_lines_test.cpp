@@ -117,6 +117,9 @@ const Prefix kPrefixes[] = {
      "[titan] 2026-03-04 05:06:07,089 - root - INFO - x", -1, -1, -1},
     {" [2026-03-04 05:06:07.000800] iteration 1", " [2026-03-04 05:06:07.000800] iteration 1", -1,
      -1, -1},
+    {"[20260304 05:06:07] glued[20260304 05:06:08][rank-2/8][INFO]     [---a.py:1] : x",
+     "[20260304 05:06:07] glued[20260304 05:06:08][rank-2/8][INFO]     [---a.py:1] : x", -1, -1,
+     -1},
     {"[rank999999999999]:x", "[rank999999999999]:x", -1, -1, -1},
     {"[rank]:x", "[rank]:x", -1, -1, -1},
     {"3:4", "3:4", -1, -1, -1},
@@ -131,6 +134,21 @@ BOOST_DATA_TEST_CASE(prefixes_of_launchers, boost::unit_test::data::make(kPrefix
   BOOST_TEST(origin.rank == sample.rank);
   BOOST_TEST(origin.local_rank == sample.local_rank);
   BOOST_TEST(origin.task == sample.task);
+}
+
+BOOST_AUTO_TEST_CASE(prefixes_within_a_line) {
+  const std::string line =
+      "text [rank] [rank3]:[rank4]: a[default1]: b [20260304 05:06:07][rank-7/8]"
+      "[INFO]     [-a.py:1] : c [rank9] [rank:";
+  std::vector<std::string> found;
+  for (GluedPrefix next = next_glued_prefix(line, 0); next.at != line.npos;
+       next = next_glued_prefix(line, next.end)) {
+    found.push_back(std::to_string(next.origin.likely_rank()) + line.substr(next.end, 2));
+  }
+  BOOST_TEST(found == (std::vector<std::string>{"4 a", "1 b", "7c "}),
+             boost::test_tools::per_element());
+  BOOST_TEST(next_glued_prefix("[rank3]: a", 0).at == 0U);
+  BOOST_TEST(next_glued_prefix("", 0).at == std::string_view::npos);
 }
 
 // The automaton against a search for each text by itself.

@@ -22,6 +22,7 @@ enum class Blame : uint8_t {
   numbers,      ///< NaN
   waiting,      ///< a rank did not arrive: the root is its own failure
   killed,       ///< a process ended by a signal that the launcher had not sent
+  unsure,       ///< what may be an exception (Failure::is_unsure), whatever its form
   ending,       ///< a peer is gone, or the run was cancelled
   consequence,  ///< aborts, summaries
   victim,       ///< ended by the launcher or a watchdog, as another rank had failed

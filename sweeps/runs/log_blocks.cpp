@@ -109,6 +109,15 @@ bool is_exception_line(std::string_view text, bool is_outside) {
   return is_outside && rest.starts_with(": ") && !is_shout(name);
 }
 
+/// "ValueError: text", where no traceback says that it is one.
+bool is_told_exception(std::string_view said) {
+  if (!is_exception_line(said, false)) return false;
+  const std::string_view path = log_text::up_to(said, ":");
+  const std::string_view name = path.substr(path.rfind('.') + 1);
+  const bool is_named = name.ends_with("Exception") || (name.ends_with("Error") && name != "Error");
+  return is_named && said.substr(path.size()).starts_with(": ") && said.size() > path.size() + 2;
+}
+
 /// Whose code a frame of a traceback is: a run that fails at once prints little else. Others build
 /// on Megatron, which counts least.
 struct CodePath {
@@ -190,6 +199,11 @@ bool LogCollector::take_config(Block& block) {
   return true;
 }
 
+bool LogCollector::is_bare_exception() const {
+  const bool has_rank = line_origin_.rank >= 0 || line_origin_.local_rank >= 0;
+  return has_rank && text_.find_first_not_of(' ') <= 1 && is_told_exception(bare(text_));
+}
+
 bool LogCollector::take_traceback(Block& block) {
   constexpr int64_t kMostLines = 500;
   const std::string_view said = bare(text_);
@@ -214,6 +228,13 @@ bool LogCollector::take_traceback(Block& block) {
     is_exception_ = true;
     exception_where_ = block.where;
     exception_source_ = block.source;
+    close_block(&block);
+    return false;
+  }
+  if (block.where.empty() && is_outside && is_told_exception(said)) {
+    is_exception_ = true;
+    exception_where_.clear();
+    exception_source_.clear();
     close_block(&block);
     return false;
   }

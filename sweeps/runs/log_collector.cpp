@@ -31,6 +31,7 @@ void LogCollector::begin_line(const LogLine& line, const LineOrigin& origin,
   line_origin_ = origin;
   text_ = text;
   is_exception_ = false;
+  is_unsure_ = false;
   has_failure_ = false;
   is_time_known_ = false;
   ++log_.num_lines;
@@ -144,6 +145,8 @@ Failure* LogCollector::add_failure(const FailureForm& form, int rank, std::strin
   has_failure_ = true;
   ++log_.num_facts;
   if (rank < 0) rank = this->rank();
+  std::string said = log_text::printable(log_text::bare(detail));
+  if (is_exception_ && !exception_where_.empty()) said += " (" + exception_where_ + ")";
   auto& failures = now().failures;
   const auto key = std::pair(form.name, rank);
   if (const auto found = failure_of_.find(key); found != failure_of_.end()) {
@@ -152,12 +155,14 @@ Failure* LogCollector::add_failure(const FailureForm& form, int rank, std::strin
     ++known.times;
     // What was survived once and comes again may be what ended it.
     const bool is_again = now().steps.num_advances() > known.num_advances;
-    if (!is_again) return nullptr;
+    const bool is_surer = known.is_unsure && !is_unsure_;
+    if (!is_again && !is_surer) return nullptr;
+    known.is_unsure = is_unsure_;
     known.num_advances = now().steps.num_advances();
     known.after_step = now().steps.furthest();
     known.place = place();
     known.time_s = time();
-    known.detail = log_text::printable(log_text::bare(detail));
+    known.detail = std::move(said);
     return &known;
   }
   if (failures.size() >= kMostFailures) return nullptr;
@@ -165,12 +170,12 @@ Failure* LogCollector::add_failure(const FailureForm& form, int rank, std::strin
   Failure failure;
   failure.form = &form;
   failure.rank = rank;
-  failure.detail = log_text::printable(log_text::bare(detail));
+  failure.detail = std::move(said);
   failure.after_step = now().steps.furthest();
   failure.num_advances = now().steps.num_advances();
   failure.time_s = time();
   failure.place = place();
-  if (is_exception_ && !exception_where_.empty()) failure.detail += " (" + exception_where_ + ")";
+  failure.is_unsure = is_unsure_;
   failures.push_back(std::move(failure));
   return &failures.back();
 }
@@ -231,12 +236,14 @@ bool LogCollector::take_by_block(size_t length) {
 }
 
 void LogCollector::end_line() {
-  if (!is_exception_ || has_failure_) return;
+  if (has_failure_) return;
+  is_unsure_ = is_exception_ ? exception_where_.empty() : is_bare_exception();
+  if (!is_exception_ && !is_unsure_) return;
   // What others wrote behind it is not of the exception.
   origin_ = line_origin_;
   const std::string_view said = log_text::bare(text_.substr(0, next_glued_prefix(text_, 0).at));
   // A bare assertion says nothing; the line that asserts does.
-  const bool is_silent = said.find(": ") == std::string_view::npos;
+  const bool is_silent = is_exception_ && said.find(": ") == std::string_view::npos;
   const FailureForm& form = python_error(said, now().steps.empty());
   const bool is_rule = form.name == "assertion";
   std::string detail(is_rule && !is_silent ? said.substr(said.find(": ") + 2) : said);

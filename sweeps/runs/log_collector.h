@@ -93,6 +93,8 @@ class LogCollector {
   void close_block(const Block* block);
   bool take_config(Block& block);
   bool take_traceback(Block& block);
+  /// Whether the line is an exception behind a launcher's prefix and nothing else.
+  [[nodiscard]] bool is_bare_exception() const;
   void begin_attempt();
   void close_attempt();
 
@@ -103,6 +105,7 @@ class LogCollector {
   LineOrigin line_origin_;  ///< of the line's beginning
   std::string_view text_;
   bool is_exception_ = false;
+  bool is_unsure_ = false;
   bool has_failure_ = false;  ///< the line matched a failure form
   std::string exception_where_;
   std::string exception_source_;

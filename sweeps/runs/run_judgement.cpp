@@ -7,6 +7,8 @@
 #include <cmath>
 #include <set>
 #include <span>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "kernels/base/units.h"
@@ -219,6 +221,10 @@ void tell_who_waited(const AttemptParts& parts, const RunFacts& facts, RunFailur
   }
 }
 
+Blame blame_of(const Failure& failure) {
+  return failure.is_unsure ? Blame::unsure : failure.form->blame;
+}
+
 /// Time and place of two failures, as far as they can be compared: negative where `a` was first.
 int order_of(const Failure& a, const Failure& b) {
   if (a.time_s && b.time_s && *a.time_s != *b.time_s) return *a.time_s < *b.time_s ? -1 : 1;
@@ -229,7 +235,7 @@ int order_of(const Failure& a, const Failure& b) {
 }
 
 bool is_nearer_to_root(const Failure& a, const Failure& b) {
-  if (a.form->blame != b.form->blame) return a.form->blame < b.form->blame;
+  if (blame_of(a) != blame_of(b)) return blame_of(a) < blame_of(b);
   if (const int order = order_of(a, b); order != 0) return order < 0;
   if (a.form != b.form) return std::less<>()(a.form, b.form);
   return a.rank < b.rank;
@@ -247,21 +253,23 @@ const Failure* nearest_of(const std::vector<const Failure*>& failures, IsOne is_
 }
 
 /// What explains `found` though its class is blamed less: numbers that were bad before Python
-/// failed (a save, a raise or an assertion came of it); who was killed before the others waited in
-/// vain; what had ended the run before its processes were killed. Null where nothing does.
+/// failed (a save, a raise or an assertion came of it); who was killed or may have failed before
+/// the others waited in vain; what had ended the run before its processes were killed. Null where
+/// nothing does.
 const Failure* explanation_of(const std::vector<const Failure*>& failures, const Failure& found) {
   const auto is_before = [&](const Failure& failure) { return order_of(failure, found) < 0; };
   if (found.form->name == "python-error") {
     return nearest_of(failures, [&](const Failure& failure) {
-      return failure.form->blame == Blame::numbers && is_before(failure);
+      return blame_of(failure) == Blame::numbers && is_before(failure);
     });
   }
-  if (found.form->blame == Blame::waiting) {
+  if (blame_of(found) == Blame::waiting) {
     return nearest_of(failures, [&](const Failure& failure) {
-      return failure.form->blame == Blame::killed && is_before(failure);
+      const Blame blame = blame_of(failure);
+      return (blame == Blame::killed || blame == Blame::unsure) && is_before(failure);
     });
   }
-  if (found.form->blame != Blame::killed) return nullptr;
+  if (blame_of(found) != Blame::killed) return nullptr;
   const Failure* before = nearest_of(failures, [&](const Failure& failure) {
     const FailureForm& form = *failure.form;
     const bool is_end = form.status == ForeignStatus::interrupted || form.name == "segfault";
@@ -288,9 +296,9 @@ const Failure* root_of(const std::vector<const Failure*>& failures) {
   }
   if (outer == nullptr || inner == nullptr) return outer == nullptr ? inner : outer;
   // What ends a run from outside is its root unless something had gone wrong before.
-  if (inner->form->blame >= Blame::ending) return outer;
+  if (blame_of(*inner) >= Blame::ending) return outer;
   const int order = order_of(*inner, *outer);
-  const bool is_inner_first = order != 0 ? order < 0 : inner->form->blame <= Blame::numbers;
+  const bool is_inner_first = order != 0 ? order < 0 : blame_of(*inner) <= Blame::numbers;
   return is_inner_first ? inner : outer;
 }
 
@@ -485,11 +493,11 @@ void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& f
   // Every rank has passed the barrier in front of the mark: what follows is tidying up.
   if (has_end) open.clear();
   if (has_all_steps) {
-    std::erase_if(open, [](const Failure* f) { return f->form->blame > Blame::waiting; });
+    std::erase_if(open, [](const Failure* f) { return blame_of(*f) > Blame::waiting; });
   }
   std::ranges::sort(all, [](const Failure* a, const Failure* b) {
-    return std::tie(a->form->blame, a->place.file, a->place.line) <
-           std::tie(b->form->blame, b->place.file, b->place.line);
+    return std::tuple(blame_of(*a), std::string_view(a->place.file), a->place.line) <
+           std::tuple(blame_of(*b), std::string_view(b->place.file), b->place.line);
   });
   const Failure* root = root_of(open);
   std::vector<std::pair<const Failure*, RunFailure>> told_of;

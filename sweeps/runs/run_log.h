@@ -160,6 +160,7 @@ struct Failure {
   LogPlace place;
   int64_t times = 1;
   bool is_survived = false;  ///< the same log continues, or ends well
+  bool is_unsure = false;    ///< an exception without the frames of a traceback in front of it
   std::optional<int> exit_code;
   std::optional<OutOfMemoryFacts> memory;
   std::optional<CollectiveTimeout> timeout;

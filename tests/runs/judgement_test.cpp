@@ -443,6 +443,36 @@ BOOST_AUTO_TEST_CASE(torchrun_names_the_rank_that_has_no_prefix) {
   BOOST_TEST(facts.root->rank == 5);
 }
 
+// Some print only the last line of a traceback, or cut its frames off.
+BOOST_AUTO_TEST_CASE(an_exception_without_frames_counts_where_nothing_else_does) {
+  const std::string rule = "AssertionError: 256 sequences are not 3 x 4";
+  const std::string head = "[rank3]: Traceback (most recent call last):\n";
+  const RunFacts first = facts_of(head + "[rank3]: " + rule + "\n" + watchdog(0));
+  BOOST_REQUIRE(first.root.has_value());
+  BOOST_TEST(first.root->kind == "assertion");
+  BOOST_TEST(first.reason == "rank 3: a rule is broken: 256 sequences are not 3 x 4");
+  BOOST_TEST(facts_of(watchdog(0) + head + "[rank3]: " + rule + "\n").root->kind == "nccl-timeout");
+  const std::string steps = megatron_steps(1, 3);
+  const RunFacts bare = facts_of(steps + "[rank2]: RuntimeError: <b>broken\n");
+  BOOST_TEST(bare.reason == "rank 2: an error of Python after step 3: RuntimeError: <b>broken");
+  BOOST_TEST((bare.status == ForeignStatus::failed));
+  // Behind the header of a traceback without a launcher's prefix, not elsewhere.
+  BOOST_TEST(facts_of(steps + "Traceback (most recent call last):\nOSError: broken\n").root->kind ==
+             "python-error");
+  BOOST_TEST(!facts_of(steps + "OSError: broken\n").root.has_value());
+  for (const char* text : {"Error: broken", "RuntimeError:", "a RuntimeError: broken",
+                           "  RuntimeError: broken", "UserWarning: broken"}) {
+    BOOST_TEST(!facts_of(steps + "[rank2]: " + text + "\n").root.has_value(), text);
+  }
+  // What is certain wins, also of the same rank.
+  const std::string told = "[rank2]: ValueError: perhaps\n";
+  BOOST_TEST(facts_of(steps + told + "[rank1]: " + kOom).root->kind == "cuda-oom");
+  const RunFacts surer = facts_of(steps + told + traceback("[rank2]: ", "TypeError: certain"));
+  BOOST_TEST(surer.reason.find("TypeError: certain (model.py:7)") != std::string::npos,
+             surer.reason);
+  BOOST_TEST(!facts_of(steps + told + megatron_steps(4, 6)).root.has_value());
+}
+
 // Writes that exceed the buffer of a pipe, or that have no end of line, are glued.
 BOOST_AUTO_TEST_CASE(glued_lines_are_of_their_last_writer) {
   const auto rank_of = [](const std::string& text) {

@@ -323,6 +323,7 @@ constexpr ForeignStatus kCrashed = ForeignStatus::crashed;
 constexpr ForeignStatus kHung = ForeignStatus::hung;
 constexpr ForeignStatus kInterrupted = ForeignStatus::interrupted;
 constexpr bool kInTraceback = true;
+constexpr bool kOfAnother = true;
 
 /// In the order of blame within a class.
 constexpr FailureForm kFailureForms[] = {
@@ -409,30 +410,35 @@ constexpr FailureForm kFailureForms[] = {
     {"nan", "found Inf in local", kWrong, Blame::numbers, "infinity", false, read_bad_number},
     // Waiting.
     {"nccl-timeout", "Watchdog caught collective operation timeout", kHung, Blame::waiting,
-     "waited for others in a collective", false, read_collective_timeout},
+     "waited for others in a collective", false, read_collective_timeout, kOfAnother},
     {"nccl-queue", "last enqueued ", kHung, Blame::waiting, "", false, read_work_queue},
     {"nccl-timeout", "eartbeat monitor timed out", kHung, Blame::waiting,
      "the process was stuck: its watchdog did not move"},
     {"nccl-timeout", "watchdog got stuck for", kHung, Blame::waiting,
      "the process was stuck: its watchdog did not move"},
     {"gloo-timeout", "Timed out waiting ", kHung, Blame::waiting, "waited for others", false,
-     read_gloo_timeout},
+     read_gloo_timeout, kOfAnother},
     {"nccl-failed", "Some NCCL operations have failed or timed out", kHung, Blame::consequence,
-     "collectives had failed or timed out"},
-    {"rendezvous", "waiting for clients", kHung, Blame::waiting, "not all ranks came together"},
+     "collectives had failed or timed out", false, nullptr, kOfAnother},
+    {"rendezvous", "waiting for clients", kHung, Blame::waiting, "not all ranks came together",
+     false, nullptr, kOfAnother},
     // A peer is gone, or somebody ended it.
     {"slurm-cancelled", " CANCELLED AT ", kInterrupted, Blame::ending, "cancelled", false,
      read_plain_cancel},
-    {"peer-gone", "ncclRemoteError", kCrashed, Blame::ending, "another rank is gone"},
+    {"peer-gone", "ncclRemoteError", kCrashed, Blame::ending, "another rank is gone", false,
+     nullptr, kOfAnother},
     {"peer-gone", "remote process exited or there was a network error", kCrashed, Blame::ending,
-     "another rank is gone"},
+     "another rank is gone", false, nullptr, kOfAnother},
     {"nccl-error", "NCCL error in: ", kCrashed, Blame::ending, "NCCL failed"},
     {"peer-gone", "ncclSystemError", kCrashed, Blame::ending, "NCCL's network failed"},
     {"peer-gone", "NCCL communicator was aborted", kCrashed, Blame::consequence,
-     "another rank is gone"},
-    {"peer-gone", "Connection closed by peer", kCrashed, Blame::ending, "another rank is gone"},
-    {"peer-gone", "Connection reset by peer", kCrashed, Blame::ending, "another rank is gone"},
-    {"peer-gone", "Broken pipe", kCrashed, Blame::consequence, "another rank is gone"},
+     "another rank is gone", false, nullptr, kOfAnother},
+    {"peer-gone", "Connection closed by peer", kCrashed, Blame::ending, "another rank is gone",
+     false, nullptr, kOfAnother},
+    {"peer-gone", "Connection reset by peer", kCrashed, Blame::ending, "another rank is gone",
+     false, nullptr, kOfAnother},
+    {"peer-gone", "Broken pipe", kCrashed, Blame::consequence, "another rank is gone", false,
+     nullptr, kOfAnother},
     // Consequences.
     {"segfault", "Segmentation fault", kCrashed, Blame::ending, "a segmentation fault"},
     {"signal", "Bus error", kCrashed, Blame::ending, "a bus error: most often /dev/shm is full"},

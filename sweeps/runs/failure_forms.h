@@ -40,6 +40,7 @@ struct FailureForm {
   /// failure. Null: the line itself is the detail.
   bool (*read)(const FailureForm& form, std::string_view text, size_t at,
                LogCollector& log) = nullptr;
+  bool is_of_another = false;  ///< who says it is not who failed: it saw others fail or not come
 };
 
 std::span<const FailureForm> failure_forms();

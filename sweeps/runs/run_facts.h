@@ -61,9 +61,10 @@ struct RunFailure {
   std::string kind;  ///< a name of the table of failures: "cuda-oom"
   ForeignStatus status = ForeignStatus::failed;
   std::string sentence;
-  int rank = -1;           ///< -1: not known
-  std::vector<int> ranks;  ///< all ranks with this failure
-  int64_t iteration = 0;   ///< earliest iteration in which it can have happened; from 1
+  int rank = -1;            ///< at fault; -1: not known
+  int reporting_rank = -1;  ///< who saw others fail or not come; -1: not known, or itself at fault
+  std::vector<int> ranks;   ///< all ranks that had or reported this failure
+  int64_t iteration = 0;    ///< earliest iteration in which it can have happened; from 1
   LogPlace place;
   int64_t times = 1;
   bool is_survived = false;

@@ -91,16 +91,18 @@ json json_of(const CollectiveTimeout& timeout) {
 }
 
 json json_of(const RunFailure& failure) {
-  json result = {{"kind", failure.kind},
-                 {"status", spec::name_of(failure.status)},
-                 {"sentence", failure.sentence},
-                 {"rank", failure.rank >= 0 ? json(failure.rank) : json()},
-                 {"ranks", failure.ranks},
-                 {"iteration", failure.iteration > 0 ? json(failure.iteration) : json()},
-                 {"at", json_of(failure.place)},
-                 {"times", failure.times},
-                 {"survived", failure.is_survived},
-                 {"exit_code", value_or_null(failure.exit_code)}};
+  json result = {
+      {"kind", failure.kind},
+      {"status", spec::name_of(failure.status)},
+      {"sentence", failure.sentence},
+      {"rank", failure.rank >= 0 ? json(failure.rank) : json()},
+      {"reporting_rank", failure.reporting_rank >= 0 ? json(failure.reporting_rank) : json()},
+      {"ranks", failure.ranks},
+      {"iteration", failure.iteration > 0 ? json(failure.iteration) : json()},
+      {"at", json_of(failure.place)},
+      {"times", failure.times},
+      {"survived", failure.is_survived},
+      {"exit_code", value_or_null(failure.exit_code)}};
   if (failure.memory) result["memory"] = json_of(*failure.memory);
   if (failure.timeout) {
     result["collective"] = json_of(*failure.timeout);

@@ -52,7 +52,9 @@ struct Waiters {
   std::optional<CollectiveTimeout> first;
   bool called_others = false;  ///< ranks of one group called different operations
   /// By operation: who called it in the place of the first, where the group is known for certain.
-  std::map<std::string, std::set<int>> callers;
+  using Callers = std::map<std::string, std::set<int>>;
+  Callers callers;
+  Callers likely_callers;  ///< the same where lines do not name the group
 };
 
 /// The earliest; of those at one time the one that the group had come to first.
@@ -97,7 +99,9 @@ Waiters waiters_of(const AttemptParts& parts) {
       if (rank >= 0) (is_same ? waiters.ranks : waiters.elsewhere).insert(rank);
       waiters.called_others |= is_same && timeout.operation != first.operation;
       const bool is_certain = is_same && !first.group_id.empty() && !timeout.group_id.empty();
-      if (is_certain && rank >= 0) waiters.callers[timeout.operation].insert(rank);
+      if (is_same && rank >= 0) {
+        (is_certain ? waiters.callers : waiters.likely_callers)[timeout.operation].insert(rank);
+      }
     }
   }
   return waiters;
@@ -130,15 +134,33 @@ struct OddCalls {
   std::string words;
 };
 
-std::optional<OddCalls> odd_calls(const Waiters& waiters) {
-  if (waiters.callers.size() < 2) return std::nullopt;
+/// Of a group without a name: where most of the run called the same in one place of their groups,
+/// few others that called something else there had been waited for. Messages between two ranks say
+/// nothing of others.
+bool is_odd_in_run(const Waiters::Callers& callers, int64_t world) {
+  constexpr size_t kFew = 4;  // one of so many
+  size_t most = 0;
+  size_t all = 0;
+  for (const auto& [operation, ranks] : callers) {
+    if (operation == "SEND" || operation == "RECV" || operation == "COALESCED") return false;
+    most = std::max(most, ranks.size());
+    all += ranks.size();
+  }
+  return callers.size() > 1 && static_cast<int64_t>(2 * most) > world && world > 0 &&
+         (all - most) * kFew <= most;
+}
+
+std::optional<OddCalls> odd_calls(const Waiters& waiters, int64_t world) {
+  const bool is_known = waiters.callers.size() > 1;
+  if (!is_known && !is_odd_in_run(waiters.likely_callers, world)) return std::nullopt;
+  const Waiters::Callers& callers = is_known ? waiters.callers : waiters.likely_callers;
   const auto size_of = [](const auto& entry) { return entry.second.size(); };
-  const auto most = std::ranges::max_element(waiters.callers, {}, size_of);
-  const bool has_most = std::ranges::count(waiters.callers, size_of(*most), size_of) == 1;
+  const auto most = std::ranges::max_element(callers, {}, size_of);
+  const bool has_most = std::ranges::count(callers, size_of(*most), size_of) == 1;
   OddCalls odd;
   if (has_most) odd.usual = most->first;
   std::vector<std::string> words;
-  for (const auto& [operation, ranks] : waiters.callers) {
+  for (const auto& [operation, ranks] : callers) {
     if (operation == odd.usual) continue;
     const std::vector<int> sorted(ranks.begin(), ranks.end());
     words.push_back(fmt::format("{} had called {}", words_of_ranks(sorted), operation));
@@ -167,7 +189,7 @@ void tell_who_waited(const AttemptParts& parts, const RunFacts& facts, RunFailur
   const Waiters waiters = waiters_of(parts);
   if (!waiters.first) return;
   failure.waiting_ranks.assign(waiters.ranks.begin(), waiters.ranks.end());
-  const std::optional<OddCalls> odd = odd_calls(waiters);
+  const std::optional<OddCalls> odd = odd_calls(waiters, facts.world_size.value_or(0));
   const bool has_all = odd || is_whole_group(waiters, facts.parallel);
   bool is_likely = false;
   std::vector<int> missing;
@@ -342,7 +364,7 @@ RunFailure told(const Failure& failure, const AttemptParts& parts, const RunFact
   RunFailure result;
   result.kind = failure.form->name;
   result.status = failure.form->status;
-  result.rank = failure.rank;
+  (failure.form->is_of_another ? result.reporting_rank : result.rank) = failure.rank;
   if (failure.rank >= 0) result.ranks = {failure.rank};
   result.iteration = after_step + 1;
   result.place = failure.place;
@@ -519,7 +541,7 @@ void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& f
     words.is_survived |= has_end;
     const auto num_ranks = static_cast<int64_t>(words.ranks.size());
     if (num_ranks > 1) {
-      words.sentence = sentence_of(*failure, words.rank, words.iteration - 1, num_ranks);
+      words.sentence = sentence_of(*failure, -1, words.iteration - 1, num_ranks);
     }
     facts.failures.push_back(words);
   }
@@ -527,9 +549,10 @@ void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& f
     judge_by_end(parts, has_end || has_all_steps, options, facts);
   } else {
     RunFailure& failure = facts.failures.front();
-    if (failure.rank < 0 && root->form->blame != Blame::outside) {
-      failure.rank = rank_by_exit_codes(open);
-      failure.sentence = sentence_of(*root, failure.rank, failure.iteration - 1, 1);
+    if (root->rank < 0 && root->form->blame != Blame::outside) {
+      int& rank = root->form->is_of_another ? failure.reporting_rank : failure.rank;
+      rank = rank_by_exit_codes(open);
+      failure.sentence = sentence_of(*root, rank, failure.iteration - 1, 1);
     }
     const bool is_timeout =
         root->form->name == "nccl-timeout" || root->form->name == "gloo-timeout";

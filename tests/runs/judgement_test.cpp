@@ -371,6 +371,47 @@ BOOST_AUTO_TEST_CASE(few_waiting_ranks_show_the_gap_between_them) {
   BOOST_TEST(none.root->missing_ranks.empty());
 }
 
+// Lines of older releases name no group: one of most of the run has all of it.
+BOOST_AUTO_TEST_CASE(an_odd_call_in_the_whole_run_needs_no_name_of_a_group) {
+  const auto called = [](int rank, const std::string& operation) {
+    std::string line = watchdog(rank);
+    return line.replace(line.find("ALLREDUCE"), 9, operation);
+  };
+  const std::string start = "using world size: 8, data-parallel size: 8\n" + megatron_steps(1, 5);
+  std::string others;
+  for (const int rank : {0, 1, 2, 4, 5, 6}) others += watchdog(rank);
+  const RunFacts one = facts_of(start + others + watchdog(7) + called(3, "BROADCAST"));
+  BOOST_REQUIRE(one.root.has_value());
+  BOOST_TEST(
+      one.reason ==
+      "ranks 0-2, 4-7 waited 10 min 00 s for ALLREDUCE number 7; rank 3 had called BROADCAST");
+  BOOST_TEST(one.root->rank == 3);
+  BOOST_TEST(one.root->reporting_rank == 0);
+  // Two of six are too many, and a message is of two ranks only.
+  const RunFacts two = facts_of(start + others + called(3, "BROADCAST") + called(7, "BROADCAST"));
+  BOOST_TEST(two.root->rank == -1);
+  BOOST_TEST(two.reason.ends_with("; the ranks had called different operations"), two.reason);
+  BOOST_TEST(facts_of(start + others + watchdog(7) + called(3, "SEND")).root->rank == -1);
+}
+
+// Who reports a failure of others is not at fault.
+BOOST_AUTO_TEST_CASE(a_rank_that_reports_others_is_not_the_one_at_fault) {
+  const std::string start = "using world size: 64, data-parallel size: 64\n" + megatron_steps(1, 5);
+  const RunFacts waiting = facts_of(start + watchdog(8) + watchdog(30));
+  BOOST_REQUIRE(waiting.root.has_value());
+  BOOST_TEST(waiting.root->rank == -1);
+  BOOST_TEST(waiting.root->reporting_rank == 8);
+  BOOST_TEST(waiting.root->ranks == (std::vector<int>{8, 30}));
+  const RunFacts gone = facts_of(start + "[rank2]: ncclRemoteError: A call failed\n");
+  BOOST_TEST(gone.root->rank == -1);
+  BOOST_TEST(gone.root->reporting_rank == 2);
+  BOOST_TEST(gone.reason.starts_with("rank 2: another rank is gone after step 5"), gone.reason);
+  const nlohmann::json failure = to_json(gone).at("failures").at(0);
+  BOOST_TEST(failure.at("rank").is_null());
+  BOOST_TEST(failure.at("reporting_rank") == 2);
+  BOOST_TEST(to_json(facts_of("[rank3]: " + kOom)).at("failures").at(0).at("rank") == 3);
+}
+
 // Group 12 is of ranks 4 to 7: the other four are of another group of the same name.
 BOOST_AUTO_TEST_CASE(a_rank_that_called_another_operation_is_the_odd_one) {
   const auto report = [](int rank, const std::string& operation) {

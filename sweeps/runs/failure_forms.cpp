@@ -116,8 +116,12 @@ bool read_collective_timeout(const FailureForm& form, std::string_view text, siz
   // Of several that one rank waits for the first is the nearest to the root.
   CollectiveTimeout& known = log.timeout_of(rank);
   if (known.operation.empty()) {
-    timeout.last_enqueued = known.last_enqueued;
-    timeout.last_completed = known.last_completed;
+    const bool is_of_other =
+        !timeout.group_id.empty() && !known.group_id.empty() && timeout.group_id != known.group_id;
+    if (!is_of_other) {
+      timeout.last_enqueued = known.last_enqueued;
+      timeout.last_completed = known.last_completed;
+    }
     if (timeout.group_id.empty()) {
       timeout.group_id = known.group_id;
       timeout.group = known.group;
@@ -146,7 +150,8 @@ bool read_gloo_timeout(const FailureForm& form, std::string_view text, size_t at
   return true;
 }
 
-/// "last enqueued NCCL work: 80, last completed NCCL work: 76", in newer ones without NCCL.
+/// "last enqueued NCCL work: 80, last completed NCCL work: 76", in newer ones without NCCL. -1 is
+/// nothing: the watchdog has nothing to wait for.
 bool read_work_queue(const FailureForm&, std::string_view text, size_t at, LogCollector& log) {
   const std::string_view rest = text.substr(at);
   const auto enqueued = integer_behind(rest, "work: ");
@@ -166,6 +171,7 @@ bool read_work_queue(const FailureForm&, std::string_view text, size_t at, LogCo
   if (const auto completed = behind(rest, "last completed ")) {
     timeout.last_completed = integer_behind(*completed, "work: ").value_or(-1);
   }
+  if (*enqueued == -1) log.add_failure(failure_form("nccl-idle"), rank, "");
   return true;
 }
 
@@ -471,6 +477,9 @@ constexpr FailureForm kFailureForms[] = {
     {"configuration", "", kFailed, Blame::cause, "the configuration was refused"},
     {"python-error", "", kFailed, Blame::error, "an error of Python"},
     {"nan", "", kWrong, Blame::numbers, "the loss is not a number"},
+    {"nccl-idle", "", kHung, Blame::waiting,
+     "hung outside of NCCL, most often in a file system: no collective was under way", false,
+     nullptr, kOfAnother},
     {"silence", "", kHung, Blame::waiting, "no step any more"},
     {"signal", "", kCrashed, Blame::killed, "ended by a signal"},
     {"exit-code", "", kFailed, Blame::consequence, "ended"},

@@ -91,8 +91,8 @@ Waiters waiters_of(const AttemptParts& parts) {
   for (const Attempt* part : parts) {
     for (const auto& [rank, timeout] : part->timeouts) {
       const bool is_its_group = is_of_group(timeout, first);
-      if (is_its_group && rank >= 0 && timeout.last_enqueued >= 0) {
-        waiters.enqueued[rank] = timeout.last_enqueued;
+      if (is_its_group && rank >= 0 && timeout.last_enqueued) {
+        waiters.enqueued[rank] = *timeout.last_enqueued;
       }
       if (timeout.operation.empty()) continue;
       const bool is_same = is_its_group && timeout.sequence == first.sequence;
@@ -214,8 +214,11 @@ void tell_who_waited(const AttemptParts& parts, const RunFacts& facts, RunFailur
       if (least->second < most->second && count == least->second) missing.push_back(rank);
     }
     if (!missing.empty()) {
-      who = fmt::format("{} had come to number {} only, others to {}", words_of_ranks(missing),
-                        least->second, most->second);
+      who = words_of_ranks(missing);
+      who += least->second < 0
+                 ? fmt::format(" had started none, others had come to number {}", most->second)
+                 : fmt::format(" had come to number {} only, others to {}", least->second,
+                               most->second);
     }
   }
   if (missing.size() == 1) failure.rank = missing.front();
@@ -241,6 +244,26 @@ void tell_who_waited(const AttemptParts& parts, const RunFacts& facts, RunFailur
         fmt::format("; {} waited in other operations",
                     words_of_ranks({waiters.elsewhere.begin(), waiters.elsewhere.end()}));
   }
+}
+
+/// Of a run that hung outside of NCCL: the one rank that did, where others had started collectives
+/// of the same group.
+void tell_who_was_idle(const AttemptParts& parts, const Failure& root, RunFailure& failure) {
+  std::string group;
+  for (const Attempt* part : parts) {
+    const auto own = part->timeouts.find(root.rank);
+    if (own != part->timeouts.end()) group = own->second.group_id;
+  }
+  std::set<int> idle;
+  bool has_others = false;
+  for (const Attempt* part : parts) {
+    for (const auto& [rank, timeout] : part->timeouts) {
+      if (rank < 0 || !timeout.last_enqueued || timeout.group_id != group) continue;
+      has_others |= *timeout.last_enqueued >= 0;
+      if (*timeout.last_enqueued < 0) idle.insert(rank);
+    }
+  }
+  if (has_others && idle.size() == 1) failure.rank = *idle.begin();
 }
 
 Blame blame_of(const Failure& failure) {
@@ -275,7 +298,8 @@ const Failure* nearest_of(const std::vector<const Failure*>& failures, IsOne is_
 }
 
 /// What explains `found` though its class is blamed less: numbers that were bad before Python
-/// failed (a save, a raise or an assertion came of it); who was killed or may have failed before
+/// failed (a save, a raise or an assertion came of it); a collective that did not end before the
+/// ranks had none; who was killed or may have failed before
 /// the others waited in vain; what had ended the run before its processes were killed. Null where
 /// nothing does.
 const Failure* explanation_of(const std::vector<const Failure*>& failures, const Failure& found) {
@@ -284,6 +308,12 @@ const Failure* explanation_of(const std::vector<const Failure*>& failures, const
     return nearest_of(failures, [&](const Failure& failure) {
       return blame_of(failure) == Blame::numbers && is_before(failure);
     });
+  }
+  if (found.form->name == "nccl-idle") {
+    const Failure* timeout = nearest_of(failures, [&](const Failure& failure) {
+      return failure.timeout && blame_of(failure) == Blame::waiting;
+    });
+    if (timeout != nullptr) return timeout;
   }
   if (blame_of(found) == Blame::waiting) {
     return nearest_of(failures, [&](const Failure& failure) {
@@ -312,8 +342,8 @@ const Failure* root_of(const std::vector<const Failure*>& failures) {
     const Failure*& best = failure->form->blame == Blame::outside ? outer : inner;
     if (best == nullptr || is_nearer_to_root(*failure, *best)) best = failure;
   }
-  // Of a rank that was killed, the rank may be told elsewhere.
-  for (int i = 0; i < 2 && inner != nullptr; ++i) {
+  // An explanation may have one of its own.
+  for (int i = 0; i < 3 && inner != nullptr; ++i) {
     if (const Failure* explanation = explanation_of(failures, *inner)) inner = explanation;
   }
   if (outer == nullptr || inner == nullptr) return outer == nullptr ? inner : outer;
@@ -557,6 +587,7 @@ void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& f
     const bool is_timeout =
         root->form->name == "nccl-timeout" || root->form->name == "gloo-timeout";
     if (is_timeout) tell_who_waited(parts, facts, failure);
+    if (root->form->name == "nccl-idle") tell_who_was_idle(parts, *root, failure);
     const double silence_s =
         root->form->blame == Blame::outside ? silence_before(parts, root->time_s) : 0;
     if (is_long(silence_s, facts)) {

@@ -141,7 +141,7 @@ struct CollectiveTimeout {
   std::string group;
   int64_t num_elements = -1;
   int64_t waited_ms = -1;
-  int64_t last_enqueued = -1;
+  std::optional<int64_t> last_enqueued;  ///< -1: nothing yet
   int64_t last_completed = -1;
   std::string group_id;          ///< PyTorch's number of the group: several may share a name
   std::optional<double> time_s;  ///< when it was reported

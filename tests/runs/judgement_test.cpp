@@ -394,6 +394,36 @@ BOOST_AUTO_TEST_CASE(an_odd_call_in_the_whole_run_needs_no_name_of_a_group) {
   BOOST_TEST(facts_of(start + others + watchdog(7) + called(3, "SEND")).root->rank == -1);
 }
 
+// Its watchdogs have nothing that they could wait for.
+BOOST_AUTO_TEST_CASE(without_a_collective_it_hangs_elsewhere) {
+  const auto idle = [](int rank, int enqueued) {
+    const std::string r = std::to_string(rank);
+    return "[rank" + r +
+           "]:[E304 05:16:07.1 ProcessGroupNCCL.cpp:1] [PG ID 0 PG GUID 0(default_pg) Rank " + r +
+           "] Exception (either an error or timeout) detected by watchdog at work: 77, last "
+           "enqueued NCCL work: " +
+           std::to_string(enqueued) + ", last completed NCCL work: -1\n";
+  };
+  const std::string steps = megatron_steps(1, 3);
+  const RunFacts all = facts_of(steps + idle(0, -1) + idle(1, -1) + idle(2, -1));
+  BOOST_REQUIRE(all.root.has_value());
+  BOOST_TEST((all.status == ForeignStatus::hung));
+  BOOST_TEST(all.root->kind == "nccl-idle");
+  BOOST_TEST(all.reason ==
+             "3 ranks: hung outside of NCCL, most often in a file system: no collective was under "
+             "way after step 3");
+  BOOST_TEST(all.root->rank == -1);
+  // One rank of several.
+  BOOST_TEST(facts_of(steps + idle(0, 80) + idle(1, -1) + idle(2, 80)).root->rank == 1);
+  BOOST_TEST(!facts_of(steps + idle(0, 80) + idle(2, 80)).root.has_value());
+  // A timeout says more.
+  const RunFacts timed = facts_of(steps + idle(1, -1) + idle(0, 80) + watchdog(0));
+  BOOST_TEST(timed.root->kind == "nccl-timeout");
+  BOOST_TEST(timed.reason.ends_with("; rank 1 had started none, others had come to number 80"),
+             timed.reason);
+  BOOST_TEST(timed.root->rank == 1);
+}
+
 // Who reports a failure of others is not at fault.
 BOOST_AUTO_TEST_CASE(a_rank_that_reports_others_is_not_the_one_at_fault) {
   const std::string start = "using world size: 64, data-parallel size: 64\n" + megatron_steps(1, 5);

@@ -266,6 +266,7 @@ int task_in(std::string_view text) {
   return task && *task >= 0 && *task < 1'000'000 ? static_cast<int>(*task) : -1;
 }
 
+/// What srun says of a task, or anybody of itself.
 bool read_task(const FailureForm& form, std::string_view text, size_t, LogCollector& log) {
   log.add_failure(form, task_in(text), text);
   return true;
@@ -446,8 +447,10 @@ constexpr FailureForm kFailureForms[] = {
     {"peer-gone", "Broken pipe", kCrashed, Blame::consequence, "another rank is gone", false,
      nullptr, kOfAnother},
     // Consequences.
-    {"segfault", "Segmentation fault", kCrashed, Blame::ending, "a segmentation fault"},
-    {"signal", "Bus error", kCrashed, Blame::ending, "a bus error: most often /dev/shm is full"},
+    {"segfault", "Segmentation fault", kCrashed, Blame::ending, "a segmentation fault", false,
+     read_task},
+    {"signal", "Bus error", kCrashed, Blame::ending, "a bus error: most often /dev/shm is full",
+     false, read_task},
     {"abort", "taking the entire process down", kHung, Blame::consequence,
      "its watchdog ended the process"},
     {"abort", "terminate called after throwing", kCrashed, Blame::consequence, "aborted"},

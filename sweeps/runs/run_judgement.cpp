@@ -334,6 +334,9 @@ const Failure* explanation_of(const std::vector<const Failure*>& failures, const
   });
 }
 
+/// Whether ranks may have waited in vain because of it before it is told.
+bool explains_waiting(const Failure& outer) { return outer.form->name == "slurm-node-failure"; }
+
 /// The nearest to the root of those that count.
 const Failure* root_of(const std::vector<const Failure*>& failures) {
   const Failure* inner = nullptr;
@@ -347,8 +350,10 @@ const Failure* root_of(const std::vector<const Failure*>& failures) {
     if (const Failure* explanation = explanation_of(failures, *inner)) inner = explanation;
   }
   if (outer == nullptr || inner == nullptr) return outer == nullptr ? inner : outer;
-  // What ends a run from outside is its root unless something had gone wrong before.
-  if (blame_of(*inner) >= Blame::ending) return outer;
+  // What ends a run from outside is its root unless something had gone wrong before. For a node
+  // that fails others wait before Slurm says so.
+  const Blame least = explains_waiting(*outer) ? Blame::waiting : Blame::ending;
+  if (blame_of(*inner) >= least) return outer;
   const int order = order_of(*inner, *outer);
   const bool is_inner_first = order != 0 ? order < 0 : blame_of(*inner) <= Blame::numbers;
   return is_inner_first ? inner : outer;
@@ -588,8 +593,8 @@ void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& f
         root->form->name == "nccl-timeout" || root->form->name == "gloo-timeout";
     if (is_timeout) tell_who_waited(parts, facts, failure);
     if (root->form->name == "nccl-idle") tell_who_was_idle(parts, *root, failure);
-    const double silence_s =
-        root->form->blame == Blame::outside ? silence_before(parts, root->time_s) : 0;
+    const bool may_have_hung = root->form->blame == Blame::outside && !explains_waiting(*root);
+    const double silence_s = may_have_hung ? silence_before(parts, root->time_s) : 0;
     if (is_long(silence_s, facts)) {
       set_silence(silence_s, fmt::format(" until it was ended ({})", root->form->words), facts);
     } else {

@@ -66,6 +66,12 @@ const Row kRows[] = {
      ForeignStatus::interrupted, "slurm-time-limit"},
     {"silence until the time limit", megatron_steps(1, 5) + slurm("05:36:06", "DUE TO TIME LIMIT"),
      ForeignStatus::hung, "silence"},
+    {"a node that failed long before Slurm saw it",
+     megatron_steps(1, 5) + watchdog(0) + slurm("05:59:00", "DUE TO NODE FAILURE, SEE LOG"),
+     ForeignStatus::interrupted, "slurm-node-failure"},
+    {"memory that ran out before a node failed",
+     megatron_steps(1, 5) + "[rank3]: " + kOom + slurm("05:59:00", "DUE TO NODE FAILURE, SEE LOG"),
+     ForeignStatus::oom, "cuda-oom"},
     {"a task that failed and the cancel that followed",
      megatron_steps(1, 5) + traceback("3: ", "RuntimeError: broken") +
          "slurmstepd: error: *** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:07 ***\n",
@@ -612,6 +618,18 @@ BOOST_AUTO_TEST_CASE(who_was_killed_is_not_who_was_ended) {
   BOOST_TEST(
       facts_of(steps + slurm("05:06:07", "") + box("05:06:38", -15, "05:06:37", -9)).root->kind ==
       "slurm-cancelled");
+}
+
+BOOST_AUTO_TEST_CASE(srun_names_the_task) {
+  const std::string steps = megatron_steps(1, 3);
+  for (const char* words : {"Segmentation fault (core dumped)", "Bus error", "Out Of Memory"}) {
+    const RunFacts facts = facts_of(steps + "srun: error: node01: task 3: " + words + "\n");
+    BOOST_REQUIRE(facts.root.has_value());
+    BOOST_TEST(facts.root->rank == 3, words);
+    BOOST_TEST(facts_of(steps + "srun: error: node01: tasks 3-4: " + words + "\n").root->rank == -1,
+               words);
+  }
+  BOOST_TEST(facts_of(steps + "[rank2]: Segmentation fault\n").root->rank == 2);
 }
 
 BOOST_AUTO_TEST_CASE(warm_up_is_left_out) {

@@ -183,16 +183,18 @@ std::string facts_text(const RunFacts& facts) {
 
 std::string remedies_text(const RunDiagnosis& diagnosis) {
   if (diagnosis.remedies.empty()) return {};
-  std::string text = is_out_of_memory(diagnosis)
-                         ? "\nwhat would free memory:\n"
-                         : "\nwhat to change; the share of the step is the most it can save:\n";
+  std::string text = "\nwhat to change; the share of the step is the most it can save:\n";
+  if (is_out_of_memory(diagnosis)) text = "\nwhat would free memory:\n";
+  if (std::ranges::all_of(diagnosis.remedies, &Remedy::is_of_rule)) {
+    text = "\nwhat the rule asks for:\n";
+  }
   for (const Remedy& remedy : diagnosis.remedies) {
     const std::string flags = remedy.flags.empty()
                                   ? std::string("(no flag)")
                                   : fmt::format("{}", fmt::join(remedy.flags, "; "));
-    const std::string ceiling = is_out_of_memory(diagnosis)
-                                    ? std::string()
-                                    : fmt::format("{:5.1f} %  ", 100 * remedy.ceiling_ratio);
+    const bool has_ceiling = !is_out_of_memory(diagnosis) && !remedy.is_of_rule;
+    const std::string ceiling =
+        has_ceiling ? fmt::format("{:5.1f} %  ", 100 * remedy.ceiling_ratio) : std::string();
     text += fmt::format("  {}{}\n", ceiling, one_line(flags));
     text += fmt::format("           {}: {}\n", remedy.rule, remedy.why);
     if (!remedy.refused.empty()) {
@@ -382,7 +384,13 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   add_traced_offload(wall, diagnosis, run);
   diagnosis.remedies = remedies_of(wall, run);
   note_missing_remedy(wall, run, diagnosis);
-  if (!diagnosis.config && wall.label != WallLabel::unknown) {
+  if (diagnosis.facts && diagnosis.facts->root &&
+      diagnosis.facts->status == ForeignStatus::failed) {
+    const std::vector<Remedy> asked = remedies_of_rule(diagnosis.facts->root->sentence, run);
+    diagnosis.remedies.insert(diagnosis.remedies.begin(), asked.begin(), asked.end());
+  }
+  if (!diagnosis.config &&
+      (wall.label != WallLabel::unknown || !diagnosis.remedies.empty())) {
     const std::string layout =
         traced_sizes.empty()
             ? std::string()
@@ -548,7 +556,8 @@ json to_json(const RunDiagnosis& diagnosis) {
   for (const Remedy& remedy : diagnosis.remedies) {
     document["remedies"].push_back(
         {{"flags", remedy.flags},
-         {"ceiling_ratio", is_out_of_memory(diagnosis) ? json() : json(remedy.ceiling_ratio)},
+         {"ceiling_ratio",
+          is_out_of_memory(diagnosis) || remedy.is_of_rule ? json() : json(remedy.ceiling_ratio)},
          {"rule", remedy.rule},
          {"why", remedy.why},
          {"refused", remedy.refused.empty() ? json() : json(remedy.refused)}});

@@ -53,11 +53,16 @@ struct Remedy {
   std::string why;                       ///< a sentence
   std::string refused;      ///< the constraint that forbids it: name and message; or empty
   bool is_of_wall = false;  ///< false: it is against another label with a considerable share
+  bool is_of_rule = false;  ///< a rule that the run broke asks for it: it saves no time
 };
 
 /// Remedies for the wall and for other labels with a considerable share, by falling ceiling,
 /// refused ones last. Empty for an unknown wall.
 std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& run);
+
+/// What a rule of the framework asks for that the run broke, where the assertion names one setting;
+/// else empty. `sentence`: the log's words.
+std::vector<Remedy> remedies_of_rule(std::string_view sentence, const RunToMend& run);
 
 /// The rule that `knobs` break and the run itself does not, "rule: sentence"; empty: none.
 std::string rule_broken_by(const RunToMend& run, const spec::PlanKnobs& knobs);

@@ -88,6 +88,24 @@ BOOST_FIXTURE_TEST_CASE(a_run_without_memory_is_told_what_frees_some, Diagnose) 
   BOOST_TEST(full["remedies"][0]["rule"] != "less_fragmentation");
 }
 
+BOOST_FIXTURE_TEST_CASE(a_broken_rule_that_names_its_setting_is_told_as_a_flag, Diagnose) {
+  const std::string log = folder.file("rule.log");
+  tests::write_text(log,
+                    "[rank0]: Traceback (most recent call last):\n"
+                    "[rank0]:   File \"/opt/megatron/training/arguments.py\", line 4, in check\n"
+                    "[rank0]: AssertionError: sequence parallelism is required when using expert "
+                    "parallelism with tensor parallelism\n");
+  const json run = document({log});
+  BOOST_TEST(run["run"]["status"] == "failed");
+  BOOST_TEST(run["wall"]["label"] == "unknown");
+  BOOST_TEST_REQUIRE(run["remedies"].size() == 1U);
+  BOOST_TEST(run["remedies"][0]["flags"] == json::array({"--sequence-parallel"}));
+  BOOST_TEST(run["remedies"][0]["ceiling_ratio"].is_null());
+  const Answer text = this->run({"diagnose", log});
+  BOOST_TEST(text.out.find("what the rule asks for:\n  --sequence-parallel\n") != std::string::npos,
+             text.out);
+}
+
 BOOST_FIXTURE_TEST_CASE(a_host_without_memory_is_not_a_device_without, Diagnose) {
   const json run = document({golden("logs/slurm_oom_kill.log")});
   BOOST_TEST(run["wall"]["sub_cause"] == "host memory");

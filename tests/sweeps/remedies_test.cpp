@@ -106,6 +106,33 @@ BOOST_AUTO_TEST_CASE(what_computes_is_saved_only_where_a_roofline_says_so) {
   BOOST_TEST((find(known, "larger_products") == nullptr));
 }
 
+// The assertion says that the setting is off, whatever is known of the configuration.
+BOOST_AUTO_TEST_CASE(a_rule_that_names_a_setting_asks_for_it) {
+  const std::string rule =
+      "rank 0: a rule is broken: sequence parallelism is required when using expert parallelism "
+      "with tensor parallelism";
+  for (const RunToMend& run : {RunToMend{}, run_of(kMendedCommand)}) {
+    const std::vector<Remedy> found = remedies_of_rule(rule, run);
+    BOOST_TEST_REQUIRE(found.size() == 1U);
+    BOOST_TEST(found[0].rule == "sequence_parallel_with_experts");
+    BOOST_TEST(found[0].flags == std::vector<std::string>{"--sequence-parallel"},
+               boost::test_tools::per_element());
+    BOOST_TEST(found[0].is_of_rule);
+  }
+  const auto asks_for = [](const char* sentence, const char* flag) {
+    const std::vector<Remedy> found = remedies_of_rule(sentence, RunToMend{});
+    return found.size() == 1 && std::ranges::find(found[0].flags, flag) != found[0].flags.end();
+  };
+  BOOST_TEST(asks_for("Must use --overlap-param-gather with --overlap-grad-reduce",
+                      "--overlap-grad-reduce"));
+  BOOST_TEST(asks_for("--overlap-param-gather only supported with distributed optimizer",
+                      "--use-distributed-optimizer"));
+  for (const char* other :
+       {"sequence parallelism cannot be used", "256 is not divisible by 3", ""}) {
+    BOOST_TEST(remedies_of_rule(other, RunToMend{}).empty(), other);
+  }
+}
+
 // The command alone says enough to see that 8 ranks cannot share 4 experts.
 BOOST_AUTO_TEST_CASE(a_rule_is_checked_without_model_and_machine) {
   dialects::ImportOptions how;

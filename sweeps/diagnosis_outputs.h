@@ -168,9 +168,9 @@ inline constexpr OutputKey kDiagnosisKeys[] = {
     {"remedies[].flags[]", "list of texts", "",
      "Settings in the words of the run's framework; none: not a matter of settings."},
     {"remedies[].ceiling_ratio", "number or null", "ratio",
-     "Upper bound of the saving, as a share of the step; null if the run ran out of memory or a "
-     "rule "
-     "that it broke asks for the setting."},
+     "Upper bound of the saving, as a share of the step; null of what frees memory or lets a "
+     "failed "
+     "run start."},
     {"remedies[].rule", "text", "", "Name of the row."},
     {"remedies[].why", "text", "", "A sentence."},
     {"remedies[].refused", "text or null", "", "The rule that forbids it here."},

@@ -31,6 +31,13 @@ const char* kind_of_memory(const RunFacts& facts) {
   return facts.root && facts.root->kind == "host-oom" ? "host memory" : "oom";
 }
 
+/// Whether a process was killed as the kernel does where the host has no memory left.
+bool may_lack_host_memory(const RunDiagnosis& diagnosis) {
+  if (!diagnosis.facts || !diagnosis.facts->root) return false;
+  const RunFailure& root = *diagnosis.facts->root;
+  return root.kind == "signal" && (root.exit_code == -9 || root.exit_code == 137);
+}
+
 /// Whether the allocator held as much as was asked for.
 bool is_fragmented(const RunFacts& facts) {
   if (!facts.root || !facts.root->memory) return false;
@@ -185,14 +192,15 @@ std::string remedies_text(const RunDiagnosis& diagnosis) {
   if (diagnosis.remedies.empty()) return {};
   std::string text = "\nwhat to change; the share of the step is the most it can save:\n";
   if (is_out_of_memory(diagnosis)) text = "\nwhat would free memory:\n";
-  if (std::ranges::all_of(diagnosis.remedies, &Remedy::is_of_rule)) {
-    text = "\nwhat the rule asks for:\n";
+  if (std::ranges::all_of(diagnosis.remedies, &Remedy::saves_no_time)) {
+    text = may_lack_host_memory(diagnosis) ? "\nwhat would free memory of the host:\n"
+                                           : "\nwhat the rule asks for:\n";
   }
   for (const Remedy& remedy : diagnosis.remedies) {
     const std::string flags = remedy.flags.empty()
                                   ? std::string("(no flag)")
                                   : fmt::format("{}", fmt::join(remedy.flags, "; "));
-    const bool has_ceiling = !is_out_of_memory(diagnosis) && !remedy.is_of_rule;
+    const bool has_ceiling = !is_out_of_memory(diagnosis) && !remedy.saves_no_time;
     const std::string ceiling =
         has_ceiling ? fmt::format("{:5.1f} %  ", 100 * remedy.ceiling_ratio) : std::string();
     text += fmt::format("  {}{}\n", ceiling, one_line(flags));
@@ -384,11 +392,16 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   add_traced_offload(wall, diagnosis, run);
   diagnosis.remedies = remedies_of(wall, run);
   note_missing_remedy(wall, run, diagnosis);
-  if (diagnosis.facts && diagnosis.facts->root &&
-      diagnosis.facts->status == ForeignStatus::failed) {
-    const std::vector<Remedy> asked = remedies_of_rule(diagnosis.facts->root->sentence, run);
-    diagnosis.remedies.insert(diagnosis.remedies.begin(), asked.begin(), asked.end());
+  std::vector<Remedy> asked;
+  if (may_lack_host_memory(diagnosis)) {
+    asked =
+        remedies_of({WallLabel::memory, "host memory", {{name_of(WallLabel::memory), 1.0}}}, run);
+    for (Remedy& remedy : asked) remedy.saves_no_time = true;
+  } else if (diagnosis.facts && diagnosis.facts->root &&
+             diagnosis.facts->status == ForeignStatus::failed) {
+    asked = remedies_of_rule(diagnosis.facts->root->sentence, run);
   }
+  diagnosis.remedies.insert(diagnosis.remedies.begin(), asked.begin(), asked.end());
   if (!diagnosis.config &&
       (wall.label != WallLabel::unknown || !diagnosis.remedies.empty())) {
     const std::string layout =
@@ -556,8 +569,9 @@ json to_json(const RunDiagnosis& diagnosis) {
   for (const Remedy& remedy : diagnosis.remedies) {
     document["remedies"].push_back(
         {{"flags", remedy.flags},
-         {"ceiling_ratio",
-          is_out_of_memory(diagnosis) || remedy.is_of_rule ? json() : json(remedy.ceiling_ratio)},
+         {"ceiling_ratio", is_out_of_memory(diagnosis) || remedy.saves_no_time
+                               ? json()
+                               : json(remedy.ceiling_ratio)},
          {"rule", remedy.rule},
          {"why", remedy.why},
          {"refused", remedy.refused.empty() ? json() : json(remedy.refused)}});

@@ -75,7 +75,7 @@ reports::DiagnosisPage diagnosis_page(const RunDiagnosis& diagnosis, const std::
   page.frees_memory = is_out_of_memory(diagnosis);
   for (const Remedy& remedy : diagnosis.remedies) {
     page.remedies.push_back({.flags = remedy.flags,
-                             .ceiling_ratio = page.frees_memory || remedy.is_of_rule
+                             .ceiling_ratio = page.frees_memory || remedy.saves_no_time
                                                   ? std::nullopt
                                                   : std::optional<double>(remedy.ceiling_ratio),
                              .rule = remedy.rule,

@@ -53,7 +53,8 @@ struct Remedy {
   std::string why;                       ///< a sentence
   std::string refused;      ///< the constraint that forbids it: name and message; or empty
   bool is_of_wall = false;  ///< false: it is against another label with a considerable share
-  bool is_of_rule = false;  ///< a rule that the run broke asks for it: it saves no time
+  /// It may let a failed run go on: a rule asks for it, or the host may have had no memory left.
+  bool saves_no_time = false;
 };
 
 /// Remedies for the wall and for other labels with a considerable share, by falling ceiling,

@@ -298,10 +298,9 @@ const Failure* nearest_of(const std::vector<const Failure*>& failures, IsOne is_
 }
 
 /// What explains `found` though its class is blamed less: numbers that were bad before Python
-/// failed (a save, a raise or an assertion came of it); a collective that did not end before the
-/// ranks had none; who was killed or may have failed before
-/// the others waited in vain; what had ended the run before its processes were killed. Null where
-/// nothing does.
+/// failed (a save, a raise or an assertion came of it); a collective that did not end, where other
+/// ranks had none; who was killed or may have failed before others waited in vain; what had ended
+/// the run before its processes were killed. Null where nothing does.
 const Failure* explanation_of(const std::vector<const Failure*>& failures, const Failure& found) {
   const auto is_before = [&](const Failure& failure) { return order_of(failure, found) < 0; };
   if (found.form->name == "python-error") {

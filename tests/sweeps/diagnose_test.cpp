@@ -114,6 +114,20 @@ BOOST_FIXTURE_TEST_CASE(a_host_without_memory_is_not_a_device_without, Diagnose)
   }
 }
 
+// A kill is most often the kernel's, though the log cannot tell.
+BOOST_FIXTURE_TEST_CASE(a_killed_process_is_told_what_frees_memory_of_the_host, Diagnose) {
+  const json run = document({golden("logs/sigkill.log")});
+  BOOST_TEST(run["run"]["status"] == "crashed");
+  BOOST_TEST(run["wall"]["label"] == "unknown");
+  BOOST_TEST_REQUIRE(!run["remedies"].empty());
+  for (const json& remedy : run["remedies"]) {
+    BOOST_TEST((remedy["rule"] == "fewer_loader_workers" || remedy["rule"] == "no_offload"));
+    BOOST_TEST(remedy["ceiling_ratio"].is_null());
+  }
+  const Answer text = this->run({"diagnose", golden("logs/sigkill.log")});
+  BOOST_TEST(text.out.find("what would free memory of the host:\n") != std::string::npos, text.out);
+}
+
 // Otherwise remedies of lesser causes would look like the answer.
 BOOST_FIXTURE_TEST_CASE(a_wall_without_a_remedy_is_told, Diagnose) {
   const std::string command =

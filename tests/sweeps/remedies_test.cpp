@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(a_rule_that_names_a_setting_asks_for_it) {
     BOOST_TEST(found[0].rule == "sequence_parallel_with_experts");
     BOOST_TEST(found[0].flags == std::vector<std::string>{"--sequence-parallel"},
                boost::test_tools::per_element());
-    BOOST_TEST(found[0].is_of_rule);
+    BOOST_TEST(found[0].saves_no_time);
   }
   const auto asks_for = [](const char* sentence, const char* flag) {
     const std::vector<Remedy> found = remedies_of_rule(sentence, RunToMend{});

@@ -68,9 +68,11 @@ class LineReader {
     if (hits_.size() > kMostHits) hits_.resize(kMostHits);
     int64_t num_read = 0;
     GluedPrefix next = next_glued_prefix(text, 0);
+    size_t begin_of_writer = 0;
     for (size_t i = 0; i < hits_.size(); ++i) {
       for (; next.at < hits_[i].at; next = next_glued_prefix(text, next.end)) {
         log_.set_writer(next.origin);
+        begin_of_writer = next.end;
       }
       const size_t begin = end_of_previous(i);
       const std::string_view part = text.substr(begin, begin_of_next(i, text.size()) - begin);
@@ -79,10 +81,14 @@ class LineReader {
       if (anchor >= forms.size()) {
         const FailureForm& form = *index.failures[anchor - forms.size()];
         if (form.in_traceback && !log_.is_exception()) continue;
+        // What another writer said before is no part of it.
+        const size_t own =
+            begin_of_writer <= hits_[i].at ? std::max(begin, begin_of_writer) : begin;
+        const std::string_view said = part.substr(own - begin);
         if (form.read == nullptr) {
-          log_.add_failure(form, -1, part);
+          log_.add_failure(form, -1, said);
         } else {
-          form.read(form, part, at, log_);
+          form.read(form, said, hits_[i].at - own, log_);
         }
         continue;
       }

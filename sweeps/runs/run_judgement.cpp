@@ -583,7 +583,9 @@ void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& f
     judge_by_end(parts, has_end || has_all_steps, options, facts);
   } else {
     RunFailure& failure = facts.failures.front();
-    if (root->rank < 0 && root->form->blame != Blame::outside) {
+    const bool is_from_outside =
+        root->form->blame == Blame::outside || root->form->status == ForeignStatus::interrupted;
+    if (root->rank < 0 && !is_from_outside) {
       int& rank = root->form->is_of_another ? failure.reporting_rank : failure.rank;
       rank = rank_by_exit_codes(open);
       failure.sentence = sentence_of(*root, rank, failure.iteration - 1, 1);

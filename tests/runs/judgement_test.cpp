@@ -570,6 +570,11 @@ BOOST_AUTO_TEST_CASE(glued_lines_are_of_their_last_writer) {
   };
   BOOST_TEST(rank_of(of_primus("7") + "iteration 3/ 50 | lm loss: 9.12" + of_primus("3") + kOom) ==
              3);
+  BOOST_TEST(
+      facts_of(steps + "[rank2]: [Rank 2] text[rank5]: RuntimeError: CUDA error: out of memory\n")
+          .reason ==
+      "rank 5: out of GPU memory outside of PyTorch's allocator after step 3: RuntimeError: "
+      "CUDA error: out of memory");
   // Within a traceback of another rank, whose exception stays its own.
   const RunFacts both = facts_of(
       steps +
@@ -615,9 +620,10 @@ BOOST_AUTO_TEST_CASE(who_was_killed_is_not_who_was_ended) {
   const RunFacts after = facts_of(steps + watchdog(0) + box("05:16:38", -15, "05:16:37", -9));
   BOOST_TEST(after.root->kind == "nccl-timeout");
   // A cancelled job's processes are killed in the end.
-  BOOST_TEST(
-      facts_of(steps + slurm("05:06:07", "") + box("05:06:38", -15, "05:06:37", -9)).root->kind ==
-      "slurm-cancelled");
+  const RunFacts ended =
+      facts_of(steps + slurm("05:06:07", "") + box("05:06:38", -15, "05:06:37", -9));
+  BOOST_TEST(ended.root->kind == "slurm-cancelled");
+  BOOST_TEST(ended.root->rank == -1);
 }
 
 BOOST_AUTO_TEST_CASE(srun_names_the_task) {

@@ -66,8 +66,10 @@ int run_diagnose_command(const CommandOptions& options) {
   }
   constexpr int64_t kNotSaid = 0;
   const int64_t devices = options.integer("gpus", 1, kNotSaid);
-  if (options.has("run")) about.config = run_config_of(options, "run", devices);
   if (options.has("model")) about.model = model_named(options.text("model"));
+  if (options.has("run")) {
+    about.config = run_config_of(options, "run", devices, about.model.get());
+  }
   if (options.has("hardware")) about.hardware = machine_of(options.text("hardware"), devices);
   const std::string report = options.text("report");
   std::vector<std::string> inputs = files;

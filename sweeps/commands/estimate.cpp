@@ -103,8 +103,13 @@ int estimate_one(const CommandOptions& options, const Calibration& calibration) 
   const auto hardware = machine_of(options.required("hardware", "a hardware file or name"),
                                    options.integer("gpus", 1, 1));
   const auto model = options.has("model") ? model_named(options.text("model")) : nullptr;
-  OwnedRun owned =
-      owned_run(run_config_of(options, "run", hardware->num_devices()), model, hardware);
+  OwnedRun owned = owned_run(run_config_of(options, "run", hardware->num_devices(), model.get()),
+                             model, hardware);
+  // As plan prices its own: a command without a layout has the stages that Megatron makes.
+  if (owned.run.is_of_megatron && owned.run.stages.empty() && owned.run.knobs.pp > 1 &&
+      tuner::planner::splits_by_itself(owned.run)) {
+    owned.run.stages = tuner::planner::unwritten_stages(owned.run);
+  }
   owned.run.load = options.ratio("imbalance", 1, 1000, 1);
   const RunEstimate estimate = estimate_run(owned.run, calibration, {});
   if (options.wants_json()) {

@@ -24,17 +24,21 @@ void add_run(CommandOptions& options) {
   options.add()("dialect", po::value<std::string>()->value_name("DIALECT"), help.c_str());
   options.add()("gpus", po::value<std::string>()->value_name("N"),
                 "devices, where the text does not say");
+  options.add()("model", po::value<std::string>()->value_name("MODEL"),
+                "a config.json or the name of a shipped model: tells how many layers there are, "
+                "where stages are said by their layers");
 }
 
 dialects::RunConfig read_run(const CommandOptions& options) {
   static_cast<void>(options.required("run", "a command or configuration"));
-  return run_config_of(options, "run", options.integer("gpus", 1, 0));
+  const auto model = options.has("model") ? model_named(options.text("model")) : nullptr;
+  return run_config_of(options, "run", options.integer("gpus", 1, 0), model.get());
 }
 
 }  // namespace
 
 CommandOptions import_options() {
-  CommandOptions options("import COMMAND|FILE [--dialect DIALECT] [--gpus N]",
+  CommandOptions options("import COMMAND|FILE [--dialect DIALECT] [--gpus N] [--model MODEL]",
                          "Reads a training command or configuration of Megatron-LM, "
                          "Megatron-Bridge, torchtitan or Primus and prints what moetune "
                          "understands of it as JSON: knobs of plans, sizes of the model, what is "
@@ -70,10 +74,12 @@ int run_import_command(const CommandOptions& options) {
 }
 
 CommandOptions export_options() {
-  CommandOptions options("export COMMAND|FILE --format DIALECT [--dialect DIALECT] [--gpus N]",
-                         "Writes a training command or configuration of one framework in the "
-                         "words of another. What it cannot be told stands in comments; settings "
-                         "that moetune does not know go along where the dialect is the same.");
+  CommandOptions options(
+      "export COMMAND|FILE --format DIALECT [--dialect DIALECT] [--gpus N] "
+      "[--model MODEL]",
+      "Writes a training command or configuration of one framework in the "
+      "words of another. What it cannot be told stands in comments; settings "
+      "that moetune does not know go along where the dialect is the same.");
   add_run(options);
   options.add()("format", po::value<std::string>()->value_name("DIALECT"), dialect_names().c_str());
   return options;

@@ -374,7 +374,7 @@ int run_plan_command(const CommandOptions& options) {
     question.hardware = hardware.get();
     std::optional<OwnedRun> theirs;
     if (options.has("against")) {
-      today_config = run_config_of(options, "against", hardware->num_devices());
+      today_config = run_config_of(options, "against", hardware->num_devices(), model.get());
       const spec::dialects::RunConfig& config = *today_config;
       theirs = owned_run(config, model, hardware);
       // Both sides train the same.

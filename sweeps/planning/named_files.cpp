@@ -113,10 +113,11 @@ dialects::Dialect dialect_named(const CommandOptions& options, const char* optio
 }
 
 dialects::RunConfig run_config_of(const CommandOptions& options, const char* option,
-                                  int64_t world_size) {
+                                  int64_t world_size, const spec::ModelSpec* model) {
   std::string text = options.text(option);
   dialects::ImportOptions how;
   how.world_size = world_size;
+  if (model != nullptr) how.num_layers = model->num_layers;
   how.source = fmt::format("--{}", option);
   std::error_code error;
   if (text == "-") {

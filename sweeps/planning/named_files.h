@@ -28,9 +28,10 @@ std::string dialect_names();
 spec::dialects::Dialect dialect_named(const CommandOptions& options, const char* option);
 
 /// Reads a run in another framework's settings. The option holds a path, else the text itself; - is
-/// standard input. The dialect is recognized by the content, or given by --dialect.
+/// standard input. The dialect is recognized by the content, or given by --dialect. `model` is that
+/// of --model, or null: stages that a text counts in layers follow from it.
 spec::dialects::RunConfig run_config_of(const CommandOptions& options, const char* option,
-                                        int64_t world_size);
+                                        int64_t world_size, const spec::ModelSpec* model);
 
 /// A run together with the model and machine to which it refers.
 struct OwnedRun {

@@ -1,11 +1,15 @@
 // What plan --against and --export pass on of a run of today, and what they may not.
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "engine/spec/dialects/run_config.h"
 #include "tests/sweeps/cli_fixture.h"
 
 namespace moetune::sweeps {
@@ -38,6 +42,29 @@ std::vector<std::string> small_plan(const std::string& hardware,
   return words;
 }
 
+/// A plan whose exported text is read again.
+struct Planned {
+  const char* model;
+  const char* hardware;
+  const char* gpus;
+  std::vector<std::string> fixed;
+};
+std::ostream& operator<<(std::ostream& out, const Planned& row) {
+  return out << row.model << " on " << row.gpus << " x " << row.hardware;
+}
+
+const Planned kPlanned[] = {
+    // Stages of one rank each: nothing is shared out.
+    {"qwen3-30b-a3b", "h100-80g", "16", {"--fix", "pp=16"}},
+    {"llama3-70b",
+     "b200",
+     "64",
+     {"--fix", "pp=16", "--fix", "tp=2", "--fix", "precision=fp8-current-scaling"}},
+    {"gpt-oss-120b", "h200", "64", {"--fix", "pp=4", "--fix", "tp=1"}},
+    // Stages that Megatron makes by itself, which need no words.
+    {"gpt-175b", "a100-80g", "64", {"--fix", "pp=8", "--fix", "tp=4"}},
+};
+
 /// The text that a plan is exported as.
 std::string exported_by(Cli& cli, const std::vector<std::string>& words) {
   const Answer answer = cli.run(words);
@@ -66,6 +93,63 @@ BOOST_FIXTURE_TEST_CASE(names_of_settings_do_not_reach_the_terminal_raw, Cli) {
   BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
   BOOST_TEST(says(answer.out, "--foo?[31mred"), answer.out);
   BOOST_TEST(!says(answer.out, "\x1B"), answer.out);
+}
+
+// With the model beside it a written plan is read as what was planned, and as fast.
+BOOST_DATA_TEST_CASE_F(Cli, a_written_plan_comes_back, boost::unit_test::data::make(kPlanned),
+                       planned) {
+  for (const spec::dialects::DialectRow& dialect :
+       spec::NameTable<spec::dialects::Dialect>::kRows) {
+    std::vector<std::string> machine = {"--model", planned.model, "--hardware", planned.hardware,
+                                        "--gpus",  planned.gpus,  "--format",   "json"};
+    std::vector<std::string> words = {"plan", "--top", "1", "--export", std::string(dialect.name)};
+    words.insert(words.end(), planned.fixed.begin(), planned.fixed.end());
+    words.insert(words.end(), machine.begin(), machine.end());
+    const Answer answer = run(words);
+    BOOST_TEST_REQUIRE(answer.code == 0, dialect.name << ": " << answer.err);
+    const json document = json::parse(answer.out);
+    const json& plan = document["plans"][0];
+    const std::string path = folder.file("plan.txt");
+    tests::write_text(path, document["exported"].get<std::string>());
+    std::vector<std::string> again = {"estimate", "--run", path};
+    again.insert(again.end(), machine.begin(), machine.end());
+    const Answer back = run(again);
+    BOOST_TEST_REQUIRE(back.code == 0, dialect.name << ": " << back.err);
+    const json row = json::parse(back.out)["rows"][0];
+    BOOST_TEST_CONTEXT(dialect.name << "\n" << document["exported"].get<std::string>()) {
+      for (const auto& [knob, value] : plan["knobs"].items()) {
+        BOOST_TEST(row["knobs"][knob] == value, knob << " is " << row["knobs"][knob]);
+      }
+      BOOST_TEST(row["peak_allocated_bytes"] == plan["peak_allocated_bytes"]);
+      BOOST_TEST(row["tflops_per_gpu"].get<double>() == plan["tflops_per_gpu"].get<double>(),
+                 boost::test_tools::tolerance(1e-9));
+    }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(import_and_export_take_the_layers_of_a_model, Cli) {
+  const std::string text =
+      "NGPU=16 ./run_train.sh --parallelism.pipeline_parallel_degree 16 "
+      "--parallelism.data_parallel_shard_degree 1 "
+      "--parallelism.pipeline_parallel_schedule Interleaved1F1B "
+      "--parallelism.pipeline_parallel_layers_per_stage 1 "
+      "--parallelism.pipeline_parallel_first_stage_less_layers 0 "
+      "--parallelism.pipeline_parallel_last_stage_less_layers 0";
+  const auto vpp_of = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"import", text, "--gpus", "16"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Answer answer = run(words);
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    return json::parse(answer.out)["knobs"]["vpp"].get<int>();
+  };
+  BOOST_TEST(vpp_of({}) == 2);
+  BOOST_TEST(vpp_of({"--model", "qwen3-30b-a3b"}) == 3);
+  const Answer primus =
+      run({"export", text, "--gpus", "16", "--model", "qwen3-30b-a3b", "--format", "primus"});
+  BOOST_TEST_REQUIRE(primus.code == 0, primus.err);
+  BOOST_TEST(says(primus.out, "num_virtual_stages_per_pipeline_rank: 3\n"), primus.out);
+  check_refused({"import", text, "--gpus", "16", "--model", "mixtral-8x22b"}, 2,
+                {"makes 56 stages of 56 layers, which 'parallelism.pipeline_parallel_degree' 16"});
 }
 
 BOOST_FIXTURE_TEST_CASE(what_the_old_layout_alone_bears_is_left_out, Cli) {

@@ -442,6 +442,48 @@ BOOST_AUTO_TEST_CASE(what_cannot_be_said_is_not_searched) {
   BOOST_TEST(search_plans(question, {}).best.empty());
 }
 
+// FSDP of one rank shares nothing out: it is neither planned nor priced.
+BOOST_AUTO_TEST_CASE(one_rank_is_not_sharded) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanQuestion question = question_of(model, hardware);
+  std::mutex mutex;
+  std::vector<spec::PlanKnobs> seen;
+  question.keeps = [&](const spec::PlanKnobs& knobs) {
+    const std::scoped_lock lock(mutex);
+    seen.push_back(knobs);
+    return true;
+  };
+  const auto count = [&](auto&& holds) { return std::ranges::count_if(seen, holds); };
+  using spec::Fsdp;
+  search_plans(question, {});
+  // Experts of two ranks are shared out, though nothing else is.
+  BOOST_TEST(count([](const spec::PlanKnobs& k) {
+               return k.fsdp == Fsdp::megatron && k.dense_copies() == 1 && k.expert_copies() > 1;
+             }) > 0);
+  BOOST_TEST(count([](const spec::PlanKnobs& k) {
+               return k.fsdp == Fsdp::megatron && k.dense_copies() == 1 && k.expert_copies() == 1;
+             }) == 0);
+  BOOST_TEST(count([](const spec::PlanKnobs& k) {
+               return k.fsdp == Fsdp::none && k.dense_copies() == 1 && k.expert_copies() == 1;
+             }) > 0);
+  // A framework that shards wherever it can is told of one rank that it does not.
+  seen.clear();
+  question.is_of_megatron = false;
+  question.base.fsdp = Fsdp::torch;
+  question.can_say = [](const spec::PlanKnobs& k, std::string_view knob) {
+    return knob != "fsdp" || (k.fsdp == Fsdp::torch) == (k.dense_copies() > 1);
+  };
+  search_plans(question, {});
+  BOOST_TEST(count([](const spec::PlanKnobs& k) {
+               return (k.fsdp == Fsdp::torch) != (k.dense_copies() > 1);
+             }) == 0);
+  BOOST_TEST(count([](const spec::PlanKnobs& k) { return k.dense_copies() == 1; }) > 0);
+  BOOST_TEST(count([](const spec::PlanKnobs& k) {
+               return k.fsdp == Fsdp::none && k.distributed_optimizer;
+             }) == 0);
+}
+
 // HybridEP's kernels are for one vendor's devices.
 BOOST_AUTO_TEST_CASE(a_machine_has_the_dispatchers_of_its_vendor) {
   const spec::ModelSpec model = moe_model();

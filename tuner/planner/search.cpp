@@ -195,6 +195,11 @@ class Search {
     std::vector<bool> overlaps = {true, false};
     leave_sayable("overlap_moe_expert_parallel_comm", &PlanKnobs::overlap_moe_expert_parallel_comm,
                   overlaps);
+    searches_unsharded_ = has(shardings, Fsdp::none);
+    PlanKnobs alone = two_replicas();
+    alone.dp = 1;
+    alone.fsdp = Fsdp::none;
+    takes_one_unsharded_ = q_.can_say == nullptr || q_.can_say(alone, "fsdp");
     may_exchange_heads_ = q_.may_exchange_heads &&
                           is_sayable("cp_comm_type", &PlanKnobs::cp_comm_type, spec::PlanCp::a2a);
     // What is fixed, or what the run of today has.
@@ -248,6 +253,14 @@ class Search {
     knobs.tp = knobs.cp = knobs.pp = knobs.vpp = knobs.ep = knobs.etp = 1;
     knobs.dp = 2;
     return knobs;
+  }
+
+  /// Whether FSDP has ranks among which to share out weights: FSDP2 takes those of the dense ones
+  /// for all.
+  [[nodiscard]] bool shares_out_weights(const PlanKnobs& knobs) const {
+    const bool has_shares_of_experts =
+        q_.model->num_experts > 0 && knobs.fsdp == Fsdp::megatron && knobs.expert_copies() > 1;
+    return knobs.dense_copies() > 1 || has_shares_of_experts;
   }
 
   /// Whether the framework has words for that value of a knob.
@@ -445,6 +458,13 @@ class Search {
       knobs.recompute = choice.recompute;
       knobs.cross_entropy = choice.cross_entropy;
       knobs.fsdp = choice.fsdp;
+      if (choice.fsdp != Fsdp::none && !shares_out_weights(knobs)) {
+        // FSDP over one rank is none, and is no choice beside it. A framework that always shards
+        // takes it for one rank only; it shares out state with the weights.
+        if (searches_unsharded_ || !takes_one_unsharded_) continue;
+        knobs.fsdp = Fsdp::none;
+        knobs.distributed_optimizer = false;
+      }
       double peak[2] = {-1, -1};
       double bounds[2] = {-1, -1};  // without and with overlap
       for (size_t t = 0; t < time_choices_.size(); ++t) {
@@ -537,6 +557,8 @@ class Search {
   std::vector<TimeChoice> time_choices_;
   int64_t num_choices_ = 0;  ///< of a layout
   bool may_exchange_heads_ = true;
+  bool searches_unsharded_ = true;   ///< Fsdp::none, for all layouts
+  bool takes_one_unsharded_ = true;  ///< the framework has words for Fsdp::none of one rank
   std::map<int32_t, std::vector<int32_t>> virtual_stages_;  ///< by pp
   double capacity_;
   Front front_;

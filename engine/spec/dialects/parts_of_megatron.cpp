@@ -87,13 +87,14 @@ void read_stages(Reading& in) {
     k.vpp = static_cast<int32_t>(*stages);
   } else if (layers) {
     const auto total = in.traits.find("num_layers");
-    if (total == in.traits.end()) {
+    const bool is_said = total != in.traits.end();
+    if (!is_said && in.options.num_layers == 0) {
       in.note(
           fmt::format("'{}' counts layers, and how many there are is not said", in.key(kLayers)));
       in.parts.leave(kLayers);
       return;
     }
-    const auto num_layers = total->get<int64_t>();
+    const int64_t num_layers = is_said ? total->get<int64_t>() : in.options.num_layers;
     if (*layers < 1 || num_layers < 1 || num_layers % k.pp != 0 ||
         num_layers / k.pp % *layers != 0 || num_layers / k.pp / *layers > kMostStages) {
       in.problem(fmt::format(

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <optional>
 
 #include "engine/spec/dialects/parts.h"
 #include "engine/spec/dialects/text_cursor.h"
@@ -152,6 +153,49 @@ void write_batch(Writing& out) {
   out.parts.say("pipeline_parallel_microbatch_size", int64_t{k.micro_batch_size});
 }
 
+/// Stages of a rank by the layers of a stage, as torchtitan makes them: what the first and the last
+/// stage have less counts as layers, and the stages are rounded up.
+void read_layers_per_stage(Reading& in, std::string_view schedule, bool is_single) {
+  constexpr std::string_view kLayers = "pipeline_parallel_layers_per_stage";
+  PlanKnobs& k = in.run.knobs;
+  const std::optional<int64_t> of_stage = in.parts.integer(kLayers);
+  if (!of_stage) return;
+  if (in.options.num_layers == 0) {
+    in.parts.leave(kLayers);
+    in.note(
+        fmt::format("'{}' counts layers, and how many there are is not said: {} stages a rank "
+                    "are taken",
+                    in.key(kLayers), k.vpp));
+    return;
+  }
+  int64_t layers = in.options.num_layers;
+  for (const char* end :
+       {"pipeline_parallel_first_stage_less_layers", "pipeline_parallel_last_stage_less_layers"}) {
+    const int64_t less = in.parts.integer(end).value_or(0);
+    if (less > in.options.num_layers) {
+      in.problem(fmt::format("'{}' is {}, and the model has {} layers", in.key(end), less,
+                             in.options.num_layers));
+      return;
+    }
+    layers += less;
+  }
+  const int64_t stages = *of_stage < 1 ? 0 : (layers + *of_stage - 1) / *of_stage;
+  if (stages == 0 || stages % k.pp != 0) {
+    in.problem(fmt::format("'{}' {} makes {} stages of {} layers, which '{}' {} does not divide",
+                           in.key(kLayers), *of_stage, stages, layers, in.key("pp"), k.pp));
+    return;
+  }
+  const int64_t of_rank = stages / k.pp;
+  if ((of_rank == 1) != is_single) {
+    in.problem(fmt::format("'{}' {} makes {} stages a rank of {} layers, and '{}' '{}' takes {}",
+                           in.key(kLayers), *of_stage, of_rank, layers,
+                           in.key("pipeline_parallel_schedule"), shown(schedule),
+                           is_single ? "one" : "two or more"));
+    return;
+  }
+  k.vpp = static_cast<int32_t>(of_rank);
+}
+
 void read_schedule(Reading& in) {
   PlanKnobs& k = in.run.knobs;
   const std::string schedule = in.parts.word("pipeline_parallel_schedule");
@@ -162,12 +206,7 @@ void read_schedule(Reading& in) {
     in.note(fmt::format("'{}' is '{}': taken as Interleaved1F1B",
                         in.key("pipeline_parallel_schedule"), shown(schedule)));
   }
-  if (in.parts.has("pipeline_parallel_layers_per_stage")) {
-    in.note(
-        fmt::format("'{}' counts layers, and how many there are is not said: {} stages a rank "
-                    "are taken",
-                    in.key("pipeline_parallel_layers_per_stage"), k.vpp));
-  }
+  read_layers_per_stage(in, schedule, is_single);
   const auto first = in.parts.integer("pipeline_parallel_first_stage_less_layers");
   const auto last = in.parts.integer("pipeline_parallel_last_stage_less_layers");
   if (first != 0 || last != 0) {

@@ -123,6 +123,8 @@ bool have_same_layout(const RunConfig& a, const RunConfig& b);
 struct ImportOptions {
   std::string source;      ///< names the text in messages; empty: the dialect's name
   int64_t world_size = 0;  ///< ranks, where the text does not say them
+  /// Layers of the model, where the text does not say them: stages may be said by their layers.
+  int64_t num_layers = 0;
   /// Files that the text names, by their name without the folder: Primus' models and presets.
   std::map<std::string, std::string, std::less<>> files;
 };

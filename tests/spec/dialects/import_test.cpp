@@ -1,4 +1,6 @@
 // Texts as people have them: what is understood, what is passed on, and what is refused.
+#include <fmt/format.h>
+
 #include <array>
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
@@ -124,6 +126,56 @@ BOOST_AUTO_TEST_CASE(virtual_stages_by_layers) {
   const RunConfig unknown =
       flags("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2");
   BOOST_TEST(value_of(unknown, "--num-layers-per-virtual-pipeline-stage") == "2");
+  // Of a model that is named beside the command.
+  const RunConfig named =
+      import_run("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2", kLm,
+                 {.num_layers = 48});
+  BOOST_TEST(named.knobs.vpp == 6);
+  BOOST_TEST(value_of(named, "--num-layers-per-virtual-pipeline-stage") == "missing");
+}
+
+// How many stages torchtitan makes follows from the layers of the model, with those that the first
+// and the last stage have less.
+BOOST_AUTO_TEST_CASE(stages_of_torchtitan_by_layers) {
+  const auto run_of = [](const char* schedule, int64_t of_stage, int64_t less, int64_t layers) {
+    return import_run(fmt::format("[parallelism]\npipeline_parallel_degree = 16\n"
+                                  "pipeline_parallel_schedule = \"{}\"\n"
+                                  "pipeline_parallel_layers_per_stage = {}\n"
+                                  "pipeline_parallel_first_stage_less_layers = {}\n"
+                                  "pipeline_parallel_last_stage_less_layers = {}\n",
+                                  schedule, of_stage, less, less),
+                      kTitan, {.num_layers = layers});
+  };
+  constexpr const char* kKey = "parallelism.pipeline_parallel_layers_per_stage";
+  const RunConfig run = run_of("Interleaved1F1B", 1, 0, 48);
+  BOOST_TEST(run.knobs.vpp == 3);
+  BOOST_TEST(value_of(run, kKey) == "missing");
+  BOOST_TEST(!has_note(run, "how many there are is not said"));
+  BOOST_TEST(run_of("1F1B", 3, 0, 48).knobs.vpp == 1);
+  BOOST_TEST(run_of("Interleaved1F1B", 2, 1, 62).knobs.vpp == 2);  // 64 of 2
+  BOOST_TEST(run_of("Interleaved1F1B", 3, 0, 95).knobs.vpp == 2);  // 31.7, rounded up
+  const RunConfig unknown = run_of("Interleaved1F1B", 1, 0, 0);
+  BOOST_TEST(unknown.knobs.vpp == 2);
+  BOOST_TEST(value_of(unknown, kKey) == "1");
+  BOOST_TEST(has_note(unknown, "how many there are is not said"));
+  const auto message_of = [&](const char* schedule, int64_t of_stage, int64_t less) -> std::string {
+    try {
+      run_of(schedule, of_stage, less, 48);
+    } catch (const base::UsageError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  for (const auto& [message, part] :
+       {std::pair{
+            message_of("Interleaved1F1B", 2, 0),
+            "2 makes 24 stages of 48 layers, which 'parallelism.pipeline_parallel_degree' 16"},
+        {message_of("Interleaved1F1B", 3, 0), "1 stages a rank of 48 layers, and "},
+        {message_of("1F1B", 1, 0), "'1F1B' takes one"},
+        {message_of("1F1B", 0, 0), "0 makes 0 stages"},
+        {message_of("1F1B", 1, 49), "is 49, and the model has 48 layers"}}) {
+    BOOST_TEST(contains(message, part), message);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_configuration_of_bridge) {

@@ -259,6 +259,13 @@ struct PlanKnobs {
   [[nodiscard]] bool exchanges_heads() const { return cp > 1 && cp_comm_type == PlanCp::a2a; }
 };
 
+/// Whether the optimizer keeps moments or master weights in fewer than 32 bits, which in Megatron
+/// only the precision-aware one does.
+inline bool has_narrow_state(const PlanKnobs& knobs) {
+  return knobs.exp_avg != StateType::fp32 || knobs.exp_avg_sq != StateType::fp32 ||
+         knobs.main_params != StateType::fp32;
+}
+
 /// Gives all devices that the other sizes leave to dp. False if they do not divide `devices`: then
 /// nothing changes.
 inline bool set_dp_for(int64_t devices, PlanKnobs& knobs) {

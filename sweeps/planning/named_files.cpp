@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <tuple>
 #include <utility>
 
 #include "engine/spec/dialects/concepts.h"
+#include "engine/spec/dialects/values.h"
 #include "engine/spec/document.h"
 #include "engine/spec/library.h"
 #include "engine/spec/pipeline_layout.h"
@@ -43,6 +45,31 @@ NamedModel model_and_config(const std::string& name_or_path) {
 }
 
 namespace {
+
+/// The integer that the text itself says for a row of the dialects' table; none where it says none.
+/// Defaults of a dialect, such as two experts a token, are no statement.
+std::optional<int64_t> stated_size(const dialects::RunConfig& config, const char* row) {
+  const std::string key = dialects::key_of(dialects::row_of(row), config.dialect);
+  if (key.empty()) return std::nullopt;
+  const auto found = std::ranges::find(config.stated, key, &dialects::StatedSetting::key);
+  return found == config.stated.end() ? std::nullopt : dialects::parse_integer(found->value);
+}
+
+/// Of experts: what the text says has to be the model's, too.
+void check_experts_agree(const dialects::RunConfig& config, const spec::ModelSpec& model) {
+  for (const auto& [row, size] : {std::pair{"num_experts", model.num_experts},
+                                  {"moe_router_topk", model.experts_per_token},
+                                  {"moe_ffn_hidden_size", model.moe_ffn_size}}) {
+    const std::optional<int64_t> stated = stated_size(config, row);
+    // A dense model of a script for both may say 0, or how it would route.
+    const bool says_nothing = !stated || *stated == 0 ||
+                              (model.num_experts == 0 && std::string_view(row) != "num_experts");
+    if (says_nothing || *stated == size) continue;
+    throw base::UsageError(
+        fmt::format("the run's {} is {}, but the model of --model has {}: leave one of them out",
+                    dialects::key_of(dialects::row_of(row), config.dialect), *stated, size));
+  }
+}
 
 /// Where the text says how many ranks or which sizes, these have to be those that are asked for.
 void check_agrees(const dialects::RunConfig& config, const spec::ModelSpec& model,
@@ -170,6 +197,8 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
     }
     model = std::make_shared<const spec::ModelSpec>(
         spec::model_from_json(config.model, spec::Source("the run's model")));
+  } else {
+    check_experts_agree(config, *model);
   }
   check_agrees(config, *model, hardware->num_devices());
   tuner::planner::Stages stages;

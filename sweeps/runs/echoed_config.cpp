@@ -184,7 +184,8 @@ void read_echoed_config(RunFacts& facts) {
     if (text.empty() || facts.config) return;
     try {
       facts.config = spec::dialects::import_run(
-          text, *dialect, {.source = source, .world_size = facts.world_size.value_or(0)});
+          text, *dialect,
+          {.source = source, .world_size = facts.world_size.value_or(0), .is_echo = is_echo});
       facts.config->is_echo = is_echo;
     } catch (const base::UsageError& error) {
       facts.notes.emplace_back(error.what());

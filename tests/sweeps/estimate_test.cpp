@@ -232,6 +232,24 @@ const Refused kRefused[] = {
      "the run starts 16 ranks, but 64 devices are asked for"},
     {"pretrain_gpt.py --tensor-model-parallel-size 1 --num-layers 12 --hidden-size 512", "8",
      "--num-layers is 12, but the model of --model has 48"},
+    {"pretrain_gpt.py --tensor-model-parallel-size 1 --moe-router-topk 500", "8",
+     "--moe-router-topk is 500, but the model of --model has 8"},
+    {"pretrain_gpt.py --tensor-model-parallel-size 1 --num-experts 64", "8",
+     "--num-experts is 64, but the model of --model has 128"},
+    {"run_recipe.py model.tensor_model_parallel_size=1 model.moe_ffn_hidden_size=1024", "8",
+     "model.moe_ffn_hidden_size is 1024, but the model of --model has 768"},
+    // What contradicts itself.
+    {"pretrain_gpt.py --tensor-model-parallel-size 1 --overlap-grad-reduce --overlap-param-gather",
+     "8", "'--overlap-param-gather' needs '--use-distributed-optimizer' or"},
+    {"pretrain_gpt.py --tensor-model-parallel-size 1 --recompute-granularity full", "8",
+     "'--recompute-granularity' full needs '--recompute-method' and '--recompute-num-layers'"},
+    {"pretrain_gpt.py --expert-model-parallel-size 8 --moe-token-dispatcher-type flex "
+     "--moe-flex-dispatcher-backend deepep --moe-expert-capacity-factor 1 "
+     "--moe-pad-expert-input-to-capacity",
+     "8", "'--moe-pad-expert-input-to-capacity' contradicts '--moe-flex-dispatcher-backend'"},
+    {"pretrain_gpt.py --tensor-model-parallel-size 1 --use-distributed-optimizer --exp-avg-dtype "
+     "bf16",
+     "8", "'--exp-avg-dtype' is bf16, which needs '--use-precision-aware-optimizer'"},
 };
 
 BOOST_DATA_TEST_CASE_F(Cli, a_run_that_cannot_be_is_refused, data::make(kRefused), refused) {

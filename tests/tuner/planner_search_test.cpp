@@ -575,6 +575,25 @@ BOOST_AUTO_TEST_CASE(choices_bring_what_they_imply) {
   BOOST_TEST(other.delay_wgrad_compute);
   BOOST_TEST(other.precision_aware_optimizer);
 
+  // State of fewer bits has an optimizer of its own; what nobody shares out nobody gathers.
+  for (const auto state :
+       {&spec::PlanKnobs::exp_avg, &spec::PlanKnobs::exp_avg_sq, &spec::PlanKnobs::main_params}) {
+    spec::PlanKnobs narrow;
+    complete(model, hopper, narrow);
+    BOOST_TEST(!narrow.precision_aware_optimizer);
+    BOOST_TEST(narrow.overlap_param_gather);
+    narrow.*state = spec::StateType::bf16;
+    narrow.distributed_optimizer = false;
+    complete(model, hopper, narrow);
+    BOOST_TEST(narrow.precision_aware_optimizer);
+    BOOST_TEST(!narrow.overlap_param_gather);
+  }
+  spec::PlanKnobs by_torch;
+  by_torch.fsdp = spec::Fsdp::torch;
+  complete(model, hopper, by_torch);
+  BOOST_TEST(!by_torch.distributed_optimizer);
+  BOOST_TEST(!by_torch.gradient_accumulation_fusion);
+
   // FSDP refuses what tp and cp ask for.
   spec::PlanKnobs sharded;
   sharded.fsdp = spec::Fsdp::megatron;

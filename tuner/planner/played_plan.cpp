@@ -81,7 +81,8 @@ spec::TrialSpec trial_of(const PlanRun& run, const Rates& rates) {
   }
   trial.knobs.recompute = recompute_of(run.knobs.recompute);
   trial.knobs.cuda_graph_modules = graphs_of(run.knobs.cuda_graphs);
-  trial.knobs.use_distributed_optimizer = run.knobs.distributed_optimizer;
+  trial.knobs.use_distributed_optimizer =
+      run.knobs.distributed_optimizer || run.knobs.fsdp != spec::Fsdp::none;
   trial.knobs.overlap_grad_reduce = run.knobs.overlap_grad_reduce;
   trial.knobs.ep_chunks_forward = trial.knobs.ep_chunks_backward =
       run.knobs.overlap_moe_expert_parallel_comm ? 2 : 1;

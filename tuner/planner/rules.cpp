@@ -404,8 +404,9 @@ constexpr PlanRule kRules[] = {
     {"gather_overlap_needs_reduce",
      [](Run run) {
        const PlanKnobs& k = run.knobs;
-       return !is_of_megatron(run) || k.dp * k.cp == 1 || !k.distributed_optimizer ||
-              !k.overlap_param_gather || k.overlap_grad_reduce;
+       const bool is_shared = k.distributed_optimizer || k.fsdp == spec::Fsdp::megatron;
+       return !is_of_megatron(run) || k.dp * k.cp == 1 || !is_shared || !k.overlap_param_gather ||
+              k.overlap_grad_reduce;
      },
      [](Run) { return std::string("overlap_param_gather needs overlap_grad_reduce"); }},
 };
@@ -463,8 +464,17 @@ void complete(const spec::ModelSpec& model, const spec::HardwareSpec& hardware, 
   if (knobs.recompute.has(PlanRecompute::moe) && knobs.cuda_graphs.has(PlanGraph::moe_router)) {
     knobs.cuda_graphs = {PlanGraph::attn};
   }
-  // Megatron-Core's only optimizer whose state may lie in the host's memory.
-  if (knobs.optimizer_offload_ratio > 0) knobs.precision_aware_optimizer = true;
+  // Megatron-Core's only optimizer whose state may lie in the host's memory, or in fewer bits.
+  if (knobs.optimizer_offload_ratio > 0 || has_narrow_state(knobs)) {
+    knobs.precision_aware_optimizer = true;
+  }
+  // FSDP2 shares out by itself, and accumulates by itself.
+  if (knobs.fsdp == spec::Fsdp::torch) {
+    knobs.distributed_optimizer = knobs.gradient_accumulation_fusion = false;
+  }
+  // It asserts that what is gathered is shared out.
+  const bool is_shared = knobs.distributed_optimizer || knobs.fsdp == spec::Fsdp::megatron;
+  if (!is_shared) knobs.overlap_param_gather = false;
   const bool has_overlap = knobs.overlap_moe_expert_parallel_comm;
   knobs.delay_wgrad_compute =
       has_overlap && !(model.has_attention_bias && knobs.cuda_graphs.has(PlanGraph::attn));

@@ -31,7 +31,8 @@ const PlanRule* broken_rule(const PlanRun& run);
 std::vector<const PlanRule*> broken_rules(const PlanRun& run);
 
 /// Sets what other choices imply: partial graphs beside recomputed experts, the optimizer whose
-/// state can be offloaded, delayed gradients of weights where the exchange of experts' rows is
+/// state can be offloaded or kept in fewer bits, what FSDP2 does by itself, no overlap of weights
+/// that nobody gathers, delayed gradients of weights where the exchange of experts' rows is
 /// overlapped, and the queues of the device.
 void complete(const spec::ModelSpec& model, const spec::HardwareSpec& hardware,
               spec::PlanKnobs& knobs);

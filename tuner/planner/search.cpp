@@ -473,6 +473,7 @@ class Search {
         knobs.overlap_moe_expert_parallel_comm = time.has_overlap;
         knobs.cuda_graphs = time.graphs;
         knobs.cuda_device_max_connections = q_.base.cuda_device_max_connections;
+        knobs.overlap_param_gather = q_.base.overlap_param_gather;
         complete_for_engine(knobs);
         if (q_.keeps != nullptr && !q_.keeps(knobs)) continue;
         run.knobs = knobs;

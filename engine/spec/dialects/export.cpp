@@ -69,7 +69,7 @@ std::string value_of(const Setting& setting) {
 std::string export_run(const RunConfig& given, Dialect dialect) {
   RunConfig run = given;
   std::vector<std::string> left_out;
-  leave_out_excluded(run, left_out);
+  leave_out_excluded(run, dialect, left_out);
   auto [out, settings] = written(run, dialect);
   out.notes.insert(out.notes.end(), left_out.begin(), left_out.end());
   std::vector<UnknownSetting> unknown;

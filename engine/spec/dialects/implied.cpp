@@ -1,5 +1,7 @@
 // What choices imply in Megatron, which its own assertions ask for (arguments.py and
 // transformer_config.py at the release of DialectRow): written where a run does not say it.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -44,11 +46,13 @@ const Row& carried_row(std::string_view name) {
 void add_implied(RunConfig& run, Dialect dialect) {
   if (dialect == Dialect::torchtitan) return;
   PlanKnobs& k = run.knobs;
-  if (k.optimizer_offload_ratio > 0) k.precision_aware_optimizer = true;
+  if (k.optimizer_offload_ratio > 0 || has_narrow_state(k)) k.precision_aware_optimizer = true;
   if (k.fsdp == Fsdp::torch) {
     k.distributed_optimizer = false;
     k.gradient_accumulation_fusion = false;
   }
+  // Nothing is gathered where nothing is shared out.
+  if (!k.distributed_optimizer && k.fsdp != Fsdp::megatron) k.overlap_param_gather = false;
   add_variables(run, dialect);
 }
 
@@ -72,7 +76,11 @@ void write_implied(Writing& writing, std::vector<Setting>& settings) {
   };
   // Shapes behind the router have to stay as they were when a graph of them was captured.
   const bool is_captured = k.cuda_graphs.has(PlanGraph::moe) || is_full_iteration(k);
-  if (is_captured && k.capacity_factor > 0 && k.dispatcher != Dispatcher::deepep) {
+  // Primus has no word for HybridEP: DeepEP, which takes no padding, is written there.
+  const bool is_deepep =
+      k.dispatcher == Dispatcher::deepep ||
+      (writing.dialect == Dialect::primus && k.dispatcher == Dispatcher::hybridep);
+  if (is_captured && k.capacity_factor > 0 && !is_deepep) {
     imply("moe_pad_expert_input_to_capacity", "true");
   } else if (is_full_iteration(k) && k.capacity_factor == 0 && k.fused_grouped_mlp) {
     const std::string factor =
@@ -85,15 +93,20 @@ void write_implied(Writing& writing, std::vector<Setting>& settings) {
   if (is_turbo) imply("moe_router_dtype", "fp32");
 }
 
-void leave_out_excluded(RunConfig& run, std::vector<std::string>& notes) {
-  if (!run.knobs.overlap_moe_expert_parallel_comm) return;
-  const auto gone = std::erase_if(run.unknown, [&](const UnknownSetting& setting) {
-    const Row* row = find_carried(setting.key, run.dialect);
-    return row != nullptr && row->name == "moe_shared_expert_overlap" && setting.value != "false";
-  });
-  if (gone > 0) {
-    notes.emplace_back(
-        "moe_shared_expert_overlap is left out: the overlap of the experts' exchange excludes it");
+void leave_out_excluded(RunConfig& run, Dialect dialect, std::vector<std::string>& notes) {
+  const auto leave_out = [&](std::string_view name, const char* excluded_by) {
+    const auto gone = std::erase_if(run.unknown, [&](const UnknownSetting& setting) {
+      const Row* row = find_carried(setting.key, run.dialect);
+      return row != nullptr && row->name == name && setting.value != "false";
+    });
+    if (gone > 0) notes.push_back(fmt::format("{} is left out: {} excludes it", name, excluded_by));
+  };
+  if (run.knobs.overlap_moe_expert_parallel_comm) {
+    leave_out("moe_shared_expert_overlap", "the overlap of the experts' exchange");
+  }
+  // Primus' own DeepEP is another, and may take it.
+  if (run.knobs.dispatcher == Dispatcher::deepep && dialect != Dialect::primus) {
+    leave_out("moe_pad_expert_input_to_capacity", "DeepEP");
   }
 }
 

@@ -141,6 +141,7 @@ RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions
     read_parts_of_titan(in);
   } else {
     read_parts_of_megatron(in);
+    refuse_contradictions(in);
     make_model(in);
   }
   place_ranks(in);

@@ -116,6 +116,9 @@ void write_parts_of_megatron(Writing& writing);
 void read_parts_of_titan(Reading& reading);
 void write_parts_of_titan(Writing& writing);
 
+/// Adds as mistakes what Megatron refuses to start with.
+void refuse_contradictions(Reading& reading);
+
 /// What of precision is only Megatron's: presets, formats and recipes.
 void read_precision(Reading& reading);
 void write_precision(Writing& writing);

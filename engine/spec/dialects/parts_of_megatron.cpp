@@ -115,6 +115,20 @@ void write_stages(Writing& out) {
   }
 }
 
+/// Full recomputation says of how many layers at a time, and how they are chosen. Primus may name
+/// the layers instead; recipes and what was not given may say the rest.
+void check_full_recompute(Reading& in) {
+  const bool may_stand_elsewhere = in.run.is_partial || in.dialect == Dialect::megatron_bridge ||
+                                   in.settings.find("recompute_layer_ids") != nullptr;
+  constexpr std::string_view kMethod = "recompute_method";
+  constexpr std::string_view kCount = "recompute_num_layers";
+  const bool has_all = !in.parts.word(kMethod).empty() && in.parts.integer(kCount);
+  if (!has_all && !may_stand_elsewhere && !in.options.is_echo) {
+    in.problem(fmt::format("'{}' full needs '{}' and '{}'", in.key("recompute_granularity"),
+                           in.key(kMethod), in.key(kCount)));
+  }
+}
+
 void read_recompute(Reading& in) {
   const std::string granularity = in.parts.word("recompute_granularity");
   const std::string method = in.parts.word("recompute_method");
@@ -127,6 +141,11 @@ void read_recompute(Reading& in) {
     }
   } else if (granularity == "full") {
     recompute = {PlanRecompute::full};
+    check_full_recompute(in);
+    if (!modules.empty() && modules != std::vector<std::string>{"core_attn"}) {
+      in.note(fmt::format("'{}' says nothing beside '{}' full", in.key("recompute_modules"),
+                          in.key("recompute_granularity")));
+    }
     if (method == "block" || layers.value_or(1) != 1) {
       in.note(fmt::format("'{}' is '{}' with {} layers: moetune recomputes each layer",
                           in.key("recompute_method"), shown(method), layers.value_or(1)));

@@ -125,6 +125,8 @@ struct ImportOptions {
   int64_t world_size = 0;  ///< ranks, where the text does not say them
   /// Layers of the model, where the text does not say them: stages may be said by their layers.
   int64_t num_layers = 0;
+  /// It was made of what a log echoes: the framework has taken it, contradictions or not.
+  bool is_echo = false;
   /// Files that the text names, by their name without the folder: Primus' models and presets.
   std::map<std::string, std::string, std::less<>> files;
 };

@@ -25,7 +25,7 @@ void add_implied(RunConfig& run, Dialect dialect);
 /// The same of settings that no knob stands for.
 void write_implied(Writing& writing, std::vector<Setting>& settings);
 /// Takes settings that no knob stands for, and that the knobs exclude, out of a run.
-void leave_out_excluded(RunConfig& run, std::vector<std::string>& notes);
+void leave_out_excluded(RunConfig& run, Dialect dialect, std::vector<std::string>& notes);
 
 /// A setting that is in no other table in the words of another dialect; none where carried_rows()
 /// has none for it.

@@ -326,12 +326,44 @@ const std::vector<Contradiction> kContradictions = {
     {kLm, "--bf16 --fp8-format hybrid --fp4-format e2m1", "'--fp8-format'", "'--fp4-format'"},
     {kLm, "--recompute-granularity selective --recompute-method uniform",
      "'--recompute-granularity'", "'--recompute-method'"},
+    {kLm, "--recompute-granularity full", "'--recompute-granularity' full needs",
+     "'--recompute-method' and '--recompute-num-layers'"},
+    {kLm, "--recompute-granularity full --recompute-method uniform", "full needs",
+     "'--recompute-num-layers'"},
+    {kLm, "--recompute-granularity full --recompute-num-layers 1", "full needs",
+     "'--recompute-method'"},
     {kLm, "--use-megatron-fsdp --use-torch-fsdp2", "'--use-megatron-fsdp'", "'--use-torch-fsdp2'"},
+    {kLm, "--overlap-grad-reduce --overlap-param-gather", "'--overlap-param-gather' needs",
+     "'--use-distributed-optimizer' or '--use-megatron-fsdp'"},
+    {kLm, "--overlap-grad-reduce --overlap-param-gather --use-torch-fsdp2",
+     "'--overlap-param-gather'", "'--use-distributed-optimizer'"},
+    {kLm, "--exp-avg-dtype bf16", "'--exp-avg-dtype' is bf16",
+     "needs '--use-precision-aware-optimizer'"},
+    {kLm, "--exp-avg-sq-dtype fp8", "'--exp-avg-sq-dtype' is fp8",
+     "needs '--use-precision-aware-optimizer'"},
+    {kLm, "--main-params-dtype fp16", "'--main-params-dtype' is fp16",
+     "needs '--use-precision-aware-optimizer'"},
+    {kLm,
+     "--moe-token-dispatcher-type flex --moe-expert-capacity-factor 1 "
+     "--moe-pad-expert-input-to-capacity",
+     "'--moe-pad-expert-input-to-capacity' contradicts", "'--moe-flex-dispatcher-backend' deepep"},
+    {kLm, "--moe-token-dispatcher-type flex --moe-enable-deepep --moe-pad-expert-input-to-capacity",
+     "'--moe-pad-expert-input-to-capacity'", "deepep"},
     {kLm, "--moe-token-dispatcher-type alltoall --moe-enable-deepep", "'alltoall'", "'flex'"},
     {kBridge, "model.seq_length=4096 dataset.seq_length=8192", "'model.seq_length' is '4096'",
      "'dataset.seq_length' is '8192'"},
     {kBridge, "ddp.use_distributed_optimizer=true optimizer.use_distributed_optimizer=false",
      "'ddp.use_distributed_optimizer'", "'optimizer.use_distributed_optimizer'"},
+    {kBridge, "optimizer.exp_avg_dtype=bf16 optimizer.use_precision_aware_optimizer=false",
+     "'optimizer.exp_avg_dtype' is bf16", "needs 'optimizer.use_precision_aware_optimizer'"},
+    {kBridge,
+     "model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=deepep "
+     "model.moe_pad_expert_input_to_capacity=true",
+     "'model.moe_pad_expert_input_to_capacity'", "'model.moe_flex_dispatcher_backend' deepep"},
+    {kPrimus, "overlap_param_gather: true\nuse_distributed_optimizer: false\n",
+     "'overlap_param_gather' needs", "'use_distributed_optimizer'"},
+    {kPrimus, "recompute_granularity: full\n", "'recompute_granularity' full",
+     "'recompute_method'"},
     {kTitan, "[parallelism]\ndata_parallel_shard_degree = 4\ntensor_parallel_degree = 2\n",
      "'parallelism.data_parallel_shard_degree' 4 x 'parallelism.tensor_parallel_degree' 2 x "
      "'parallelism.context_parallel_degree' 1 x 'parallelism.pipeline_parallel_degree' 1",
@@ -347,6 +379,44 @@ BOOST_DATA_TEST_CASE(contradictions_are_told, boost::unit_test::data::make(kCont
     BOOST_TEST(contains(message, row.one));
     BOOST_TEST(contains(message, row.other));
   }
+}
+
+// What Megatron takes: settings that stand in a recipe or in files that were not given, other
+// backends, layers by their numbers, and whatever a log echoes.
+BOOST_AUTO_TEST_CASE(what_only_looks_contradictory_is_read) {
+  struct Legal {
+    Dialect dialect;
+    const char* text;
+  };
+  const Legal kLegal[] = {
+      {kLm, "--overlap-grad-reduce --overlap-param-gather --use-distributed-optimizer"},
+      {kLm, "--overlap-grad-reduce --overlap-param-gather --use-megatron-fsdp"},
+      {kLm, "--exp-avg-dtype fp32 --exp-avg-sq-dtype fp32"},
+      {kLm, "--exp-avg-dtype bf16 --use-precision-aware-optimizer --use-distributed-optimizer"},
+      {kLm, "--moe-token-dispatcher-type alltoall --moe-pad-expert-input-to-capacity"},
+      {kLm,
+       "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep "
+       "--moe-pad-expert-input-to-capacity"},
+      {kBridge, "ddp.use_distributed_optimizer=false optimizer.use_distributed_optimizer=false"},
+      {kBridge, "model.recompute_granularity=full"},
+      {kBridge, "model.moe_token_dispatcher_type=flex model.moe_pad_expert_input_to_capacity=true"},
+      {kPrimus, "recompute_granularity: full\nrecompute_layer_ids: [0, 1]\n"},
+  };
+  for (const Legal& legal : kLegal) {
+    BOOST_TEST(refusal(legal.text, legal.dialect) == "", legal.text);
+  }
+  const RunConfig both = flags(
+      "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "
+      "--recompute-modules moe_act");
+  BOOST_TEST(both.knobs.recompute.text() == "full");
+  BOOST_TEST(has_note(both, "'--recompute-modules' says nothing beside"));
+  // The optimizer that it needs is the recipe's.
+  const RunConfig narrow = import_run("optimizer.exp_avg_dtype=bf16", kBridge, {.world_size = 8});
+  BOOST_TEST(narrow.knobs.precision_aware_optimizer);
+  BOOST_TEST(has_note(narrow, "'optimizer.use_precision_aware_optimizer', which is not said"));
+  const RunConfig echo =
+      import_run("--overlap-param-gather --exp-avg-dtype bf16", kLm, {.is_echo = true});
+  BOOST_TEST(echo.knobs.overlap_param_gather);
 }
 
 struct Wrong {

@@ -123,8 +123,12 @@ void write_stages_by_hand(RunConfig& run) {
 /// What Megatron asks for beside other choices is written along.
 void add_what_follows(RunConfig& run, Dialect dialect) {
   PlanKnobs& k = run.knobs;
-  if (k.optimizer_offload_ratio > 0) k.precision_aware_optimizer = true;
+  const bool has_narrow_moments = k.exp_avg != StateType::fp32 || k.exp_avg_sq != StateType::fp32;
+  if (k.optimizer_offload_ratio > 0 || has_narrow_moments || k.main_params != StateType::fp32) {
+    k.precision_aware_optimizer = true;
+  }
   if (k.fsdp == Fsdp::torch) k.distributed_optimizer = k.gradient_accumulation_fusion = false;
+  if (!k.distributed_optimizer && k.fsdp != Fsdp::megatron) k.overlap_param_gather = false;
   if (!k.offload.empty()) run.environment["NVTE_CPU_OFFLOAD_V1"] = "1";
   const bool has_parts = !k.cuda_graphs.empty() && !k.cuda_graphs.has(PlanGraph::full_iteration);
   if (has_parts && run.environment.contains("PYTORCH_CUDA_ALLOC_CONF")) {
@@ -273,6 +277,17 @@ BOOST_AUTO_TEST_CASE(what_choices_imply_is_written) {
       text_with(megatron_lm, [](RunConfig& run) { run.knobs.fsdp = Fsdp::torch; });
   BOOST_TEST(has(sharded, "--no-gradient-accumulation-fusion"), sharded);
   BOOST_TEST(!has(sharded, "--use-distributed-optimizer"), sharded);
+  BOOST_TEST(!has(sharded, "--overlap-param-gather"), sharded);
+  BOOST_TEST(has(text_with(megatron_lm, [](RunConfig& run) { run.knobs.fsdp = Fsdp::megatron; }),
+                 "--overlap-param-gather"));
+  const std::string whole =
+      text_with(primus, [](RunConfig& run) { run.knobs.distributed_optimizer = false; });
+  BOOST_TEST(!has(whole, "overlap_param_gather"), whole);
+  for (const auto state : {&PlanKnobs::exp_avg, &PlanKnobs::exp_avg_sq, &PlanKnobs::main_params}) {
+    const std::string narrow =
+        text_with(megatron_lm, [&](RunConfig& run) { run.knobs.*state = StateType::fp16; });
+    BOOST_TEST(has(narrow, "--use-precision-aware-optimizer"), narrow);
+  }
   const auto pads = [](Dispatcher dispatcher) {
     return [dispatcher](RunConfig& run) {
       run.knobs.cuda_graphs = {PlanGraph::moe};
@@ -303,6 +318,16 @@ BOOST_AUTO_TEST_CASE(what_choices_imply_is_written) {
   });
   BOOST_TEST(!has(overlapped, "--moe-shared-expert-overlap"), overlapped);
   BOOST_TEST(has(overlapped, "# moe_shared_expert_overlap is left out"), overlapped);
+  const auto padded_for = [&](Dialect dialect, Dispatcher dispatcher) {
+    RunConfig run;
+    run.knobs.dispatcher = dispatcher;
+    run.unknown.push_back({"--moe-pad-expert-input-to-capacity", ""});
+    return export_run(run, dialect);
+  };
+  BOOST_TEST(has(padded_for(megatron_lm, Dispatcher::alltoall), "--moe-pad-expert-input"));
+  const std::string sent = padded_for(megatron_bridge, Dispatcher::deepep);
+  BOOST_TEST(!has(sent, "moe_pad_expert_input_to_capacity="), sent);
+  BOOST_TEST(has(sent, "# moe_pad_expert_input_to_capacity is left out: DeepEP excludes it"), sent);
 }
 
 // What is searched for a framework follows from this.

@@ -1,0 +1,81 @@
+// What Megatron's own assertions refuse (arguments.py, transformer_config.py and
+// optimizer_config.py at the release of DialectRow), so that no figure is told of a run that cannot
+// start.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "engine/spec/dialects/parts.h"
+
+namespace moetune::spec::dialects {
+namespace {
+
+/// Whether what the text leaves out may stand where nobody looked: in a recipe, or in files and
+/// words that were not given.
+bool may_stand_elsewhere(const Reading& in) {
+  return in.run.is_partial || in.dialect == Dialect::megatron_bridge;
+}
+
+bool is_stated(const Reading& in, std::string_view row) {
+  return std::ranges::find(in.run.stated, in.key(row), &StatedSetting::key) != in.run.stated.end();
+}
+
+/// Weights are gathered where they are shared out. Megatron-Bridge turns the overlap on by itself.
+void check_gather_overlap(Reading& in) {
+  const PlanKnobs& k = in.run.knobs;
+  const bool is_shared = k.distributed_optimizer || k.fsdp == Fsdp::megatron;
+  if (!k.overlap_param_gather || is_shared || may_stand_elsewhere(in)) return;
+  in.problem(fmt::format("'{}' needs '{}' or '{}': without them no weights are gathered",
+                         in.key("overlap_param_gather"), in.key("distributed_optimizer"),
+                         in.key("use_megatron_fsdp")));
+}
+
+/// Only the optimizer that knows types keeps its state in fewer bits.
+void check_state_types(Reading& in) {
+  PlanKnobs& k = in.run.knobs;
+  if (k.precision_aware_optimizer || !has_narrow_state(k)) return;
+  std::string_view narrow = "main_params";
+  if (k.exp_avg_sq != StateType::fp32) narrow = "exp_avg_sq";
+  if (k.exp_avg != StateType::fp32) narrow = "exp_avg";
+  constexpr std::string_view kAware = "precision_aware_optimizer";
+  if (may_stand_elsewhere(in) && !is_stated(in, kAware)) {
+    k.precision_aware_optimizer = true;
+    in.note(fmt::format("'{}' needs '{}', which is not said here: taken as on", in.key(narrow),
+                        in.key(kAware)));
+    return;
+  }
+  in.problem(fmt::format("'{}' is {}, which needs '{}': without it the optimizer's state is fp32",
+                         in.key(narrow), get_plan_knob(k, *find_plan_knob(narrow)),
+                         in.key(kAware)));
+}
+
+/// DeepEP sends what was routed, not what a capacity has room for.
+void check_padding(Reading& in) {
+  constexpr std::string_view kBackend = "moe_flex_dispatcher_backend";
+  const bool is_of_recipe = in.dialect == Dialect::megatron_bridge && !is_stated(in, kBackend);
+  // Primus' own kernels are others.
+  if (in.run.knobs.dispatcher != Dispatcher::deepep || in.dialect == Dialect::primus ||
+      is_of_recipe) {
+    return;
+  }
+  const auto row =
+      std::ranges::find(carried_rows(), "moe_pad_expert_input_to_capacity", &Row::name);
+  const std::string key = key_of(*row, in.dialect);
+  const Setting* setting = in.settings.find(key);
+  if (setting == nullptr || setting->is_null) return;
+  if (!setting->words.empty() && setting->words.front() == "false") return;
+  in.problem(fmt::format("'{}' contradicts '{}' deepep: DeepEP takes no padded experts", key,
+                         in.key(kBackend)));
+}
+
+}  // namespace
+
+void refuse_contradictions(Reading& reading) {
+  // What a log echoes has been taken by Megatron.
+  if (reading.options.is_echo) return;
+  check_gather_overlap(reading);
+  check_state_types(reading);
+  check_padding(reading);
+}
+
+}  // namespace moetune::spec::dialects

@@ -52,12 +52,13 @@ constexpr ModelKey word_key(std::string_view key, FieldKind kind, std::string_vi
 /// Of the document. What is absent and not required has the default of the family in the reference
 /// implementation (transformers 5), in megatron_gpt and megatron_gpt_moe that of Megatron-LM.
 inline constexpr std::array kModelKeys = {
-    detail::word_key("model_type", FieldKind::text,
-                     "The family. The engine runs llama, mixtral and qwen3_moe. Plans also know "
-                     "qwen2, qwen3, qwen2_moe, qwen3_next, qwen3_5_text, qwen3_5_moe_text, "
-                     "deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, nemotron_h, gpt2, megatron_gpt "
-                     "and megatron_gpt_moe; qwen3_5, qwen3_5_moe and kimi_k25 are multimodal ones.",
-                     Presence::required),
+    detail::word_key(
+        "model_type", FieldKind::text,
+        "The family. The engine runs llama, mixtral and qwen3_moe. Plans also know "
+        "mistral, qwen2, qwen3, qwen2_moe, qwen3_next, qwen3_5_text, qwen3_5_moe_text, "
+        "deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, nemotron_h, gpt2, megatron_gpt "
+        "and megatron_gpt_moe; qwen3_5, qwen3_5_moe and kimi_k25 are multimodal ones.",
+        Presence::required),
     detail::word_key("text_config", FieldKind::object,
                      "The text part of qwen3_5, qwen3_5_moe and kimi_k25: read in place of the "
                      "document, which adds tie_word_embeddings. Ignored in other families."),

@@ -27,15 +27,13 @@ void write_windows(const ModelSpec& model, const Family& family, json& document)
   const auto& windows = model.attention_window;
   const auto widest = std::max_element(windows.begin(), windows.end());
   const int64_t window = widest == windows.end() ? 0 : *widest;
-  // Families with a window by default are told where there is none.
-  if (window == 0 && family.windows == WindowRule::every_other_one) {
-    document["sliding_window"] = nullptr;
-  }
-  if (window == 0) return;
-  document["sliding_window"] = window;
   const bool is_optional = family.windows == WindowRule::all_if_used ||
                            family.windows == WindowRule::late_if_used ||
                            family.windows == WindowRule::even_if_used;
+  // Families with a window by default are told where there is none.
+  if (window == 0 && family.window > 0 && !is_optional) document["sliding_window"] = nullptr;
+  if (window == 0) return;
+  document["sliding_window"] = window;
   if (is_optional) document["use_sliding_window"] = true;
   json types = json::array();
   for (const int64_t w : windows) {

@@ -112,7 +112,8 @@ json gpt2_as_published() {
           {"activation_function", "gelu_new"}};
 }
 
-const json kSamples[] = {plain("qwen2"),
+const json kSamples[] = {plain("mistral"),
+                         plain("qwen2"),
                          plain("qwen3"),
                          qwen2_moe(),
                          qwen3_next(),
@@ -130,6 +131,36 @@ const json kSamples[] = {plain("qwen2"),
 using Windows = std::vector<int64_t>;
 
 }  // namespace
+
+// A llama with a window on all layers: 4096 keys where nothing is said, null for none.
+BOOST_AUTO_TEST_CASE(mistral_is_a_llama_with_windows) {
+  const json config = {
+      {"model_type", "mistral"},    {"vocab_size", 32000},         {"hidden_size", 4096},
+      {"intermediate_size", 14336}, {"num_hidden_layers", 32},     {"num_attention_heads", 32},
+      {"num_key_value_heads", 8},   {"head_dim", nullptr},         {"rms_norm_eps", 1e-5},
+      {"rope_theta", 10000.0},      {"attention_dropout", 0.0},    {"hidden_act", "silu"},
+      {"sliding_window", nullptr},  {"tie_word_embeddings", false}};
+  const ModelSpec m = read(config);
+  // Embedding and head, norms, and of each layer q and o, k and v, the MLP.
+  constexpr int64_t kLayer = 2 * 4096 * 4096 + 2 * 4096 * 1024 + 3 * 4096 * 14336 + 2 * 4096;
+  BOOST_TEST(m.num_parameters() == 2 * 32000 * 4096 + 4096 + 32 * kLayer);
+  BOOST_TEST(m.num_parameters() == 7'241'732'096);  // as its card counts them
+  const ModelSpec llama = read(with(config, {{"model_type", "llama"}}));
+  BOOST_TEST(m.num_parameters() == llama.num_parameters());
+  BOOST_TEST(m.training_flops_per_token(4096) == llama.training_flops_per_token(4096));
+  BOOST_TEST(m.attention_window == Windows(32, 0), boost::test_tools::per_element());
+  BOOST_TEST(!m.has_attention_bias);
+  BOOST_TEST(!m.has_qk_norm);
+  BOOST_TEST(read(with(config, {{"sliding_window", 512}})).attention_window == Windows(32, 512),
+             boost::test_tools::per_element());
+  const ModelSpec first = read(without(config, "sliding_window"));
+  BOOST_TEST(first.attention_window == Windows(32, 4096), boost::test_tools::per_element());
+  BOOST_TEST(first.max_position_embeddings == 131072);
+  BOOST_TEST(read(plain("mistral")).rms_norm_eps == 1e-6);
+  // What has no window is written so that it comes back without.
+  BOOST_TEST(to_json(m)["sliding_window"].is_null());
+  BOOST_TEST(to_json(m).contains("sliding_window"));
+}
 
 BOOST_AUTO_TEST_CASE(qwen2_and_qwen3) {
   const ModelSpec qwen2 = read(plain("qwen2"));
@@ -375,13 +406,10 @@ BOOST_AUTO_TEST_CASE(keys_of_plans_in_a_family_of_the_engine) {
 
 BOOST_AUTO_TEST_CASE(what_the_engine_does_not_run) {
   const std::pair<json, const char*> gaps[] = {
-      {plain("qwen2"), "the family qwen2"},
-      {plain("qwen3"), "the family qwen3"},
-      {qwen2_moe(), "a gate on the shared expert"},
-      {qwen3_next(), "Gated DeltaNet"},
-      {deepseek_v3(), "multi-head latent attention"},
-      {gpt_oss(), "attention with sinks"},
-      {nemotron_h(), "Mamba-2"},
+      {plain("mistral"), "the family mistral"}, {plain("qwen2"), "the family qwen2"},
+      {plain("qwen3"), "the family qwen3"},     {qwen2_moe(), "a gate on the shared expert"},
+      {qwen3_next(), "Gated DeltaNet"},         {deepseek_v3(), "multi-head latent attention"},
+      {gpt_oss(), "attention with sinks"},      {nemotron_h(), "Mamba-2"},
       {gpt2(), "an MLP without a gate"},
   };
   for (const auto& [config, what] : gaps) {

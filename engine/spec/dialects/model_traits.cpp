@@ -9,6 +9,7 @@
 #include "engine/spec/dialects/model_sizes.h"
 #include "engine/spec/dialects/text_cursor.h"
 #include "engine/spec/dialects/values.h"
+#include "engine/spec/hf_family.h"
 
 namespace moetune::spec::dialects {
 namespace {
@@ -31,6 +32,7 @@ struct Family {
 };
 constexpr std::array kFamilies = {
     Family{.name = "llama"},
+    Family{.name = "mistral"},
     Family{.name = "mixtral", .is_expert_width_plain = true},
     Family{.name = "gpt_oss",
            .has_attention_bias = true,
@@ -247,6 +249,13 @@ void note_what_is_left(const json& model, const Family& family, std::vector<std:
         "groups, and the framework's script for hybrid models",
         shown_pattern(model), size_of(model, "mamba_num_heads"), size_of(model, "mamba_head_dim"),
         size_of(model, "ssm_state_size"), size_of(model, "n_groups")));
+  } else if (family.name == "mistral" || family.name == "mixtral") {
+    const int64_t usual = model.contains("sliding_window") ? 0 : find_family(family.name)->window;
+    const int64_t window = size_of(model, "sliding_window", usual);
+    if (window > 0) {
+      notes.push_back(
+          fmt::format("a sliding window of {} keys has no flag here: add it by hand", window));
+    }
   }
 }
 

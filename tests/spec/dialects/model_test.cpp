@@ -147,6 +147,20 @@ BOOST_AUTO_TEST_CASE(sizes_are_written_and_the_rest_is_told) {
     BOOST_TEST(has(with_sinks, words), words << "\n" << with_sinks);
   }
   BOOST_TEST(!has(with_sinks, "--disable-bias-linear"), with_sinks);
+  for (const auto& [family, window, note] :
+       {std::tuple{"mistral", json(512), "# a sliding window of 512 keys has no flag here"},
+        {"mixtral", json(64), "# a sliding window of 64 keys"},
+        {"mistral", json(), ""}}) {
+    json model = decoder({{"model_type", family}, {"sliding_window", window}});
+    if (model["model_type"] == "mixtral") model["num_local_experts"] = 8;
+    const std::string text = written(model);
+    BOOST_TEST(has(text, "--ffn-hidden-size 192"), text);
+    BOOST_TEST(has(text, "--num-query-groups 2"), text);
+    BOOST_TEST(has(text, note), text);
+    BOOST_TEST(has(text, "sliding window") == (*note != 0), text);
+  }
+  const std::string usual = written(decoder({{"model_type", "mistral"}}));
+  BOOST_TEST(has(usual, "# a sliding window of 4096 keys"), usual);
   const std::string hybrid = written({{"model_type", "nemotron_h"},
                                       {"hidden_size", 64},
                                       {"num_hidden_layers", 4},

@@ -137,6 +137,8 @@ int estimate_one(const CommandOptions& options, const Calibration& calibration) 
           ? fmt::format("; fits up to an imbalance of {:.2f}", estimate.load_that_fits)
           : std::string(),
       base::name_of(tuner::planner::wall_of(estimate.step)));
+  std::cout << fmt::format("rates: {}\n",
+                           rates_text(calibration, *owned.hardware, owned.run.knobs.precision));
   std::cout << margin_text(estimate) << '\n';
   for (const std::string& assumed : owned.assumed) std::cout << "assumed: " << assumed << '\n';
   for (const std::string& note : owned.notes) std::cout << "note: " << note << '\n';

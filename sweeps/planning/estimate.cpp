@@ -8,6 +8,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 
 #include "kernels/base/units.h"
 #include "profiler/analysis/stats.h"
@@ -83,19 +84,13 @@ double load_that_fits(const planner::PlanRun& run, double capacity) {
   return low;
 }
 
-/// Whether runs on this kind of device in this precision are behind the rates. A calibration that
-/// does not tell its cases, as a probe's, is of the machine that it is given for.
-bool is_calibrated_for(const Calibration& calibration, const planner::PlanRun& run) {
-  if (calibration.fitted.empty()) return false;
-  if (!calibration.cases.is_array()) return true;
-  const std::string precision(spec::name_of(run.knobs.precision));
-  return std::any_of(calibration.cases.begin(), calibration.cases.end(), [&](const json& one) {
-    if (!one.is_object() || one.value("precision", json()) != precision) return false;
-    const auto hardware = one.find("hardware");
-    if (hardware == one.end() || !hardware->is_string()) return false;
-    const auto& name = hardware->get_ref<const std::string&>();
-    return name == run.hardware->name || is_device_of(name, *run.hardware);
-  });
+/// Whether a case of a calibration is of this kind of device in this precision.
+bool is_case_of(const json& one, const spec::HardwareSpec& hardware, std::string_view precision) {
+  if (!one.is_object() || one.value("precision", json()) != precision) return false;
+  const auto machine = one.find("hardware");
+  if (machine == one.end() || !machine->is_string()) return false;
+  const auto& name = machine->get_ref<const std::string&>();
+  return name == hardware.name || is_device_of(name, hardware);
 }
 
 EstimateContext context_of(const PublishedRow& row) {
@@ -110,6 +105,31 @@ EstimateContext context_of(const PublishedRow& row) {
 }
 
 }  // namespace
+
+std::optional<int64_t> num_runs_behind(const Calibration& calibration,
+                                       const spec::HardwareSpec& hardware,
+                                       spec::PrecisionRecipe precision) {
+  if (calibration.fitted.empty()) return 0;
+  if (!calibration.cases.is_array()) return std::nullopt;
+  int64_t count = 0;
+  for (const json& one : calibration.cases) {
+    if (!is_case_of(one, hardware, spec::name_of(precision))) continue;
+    const auto runs = one.find("num_runs");
+    const bool is_told = runs != one.end() && runs->is_number_integer();
+    // A case is of one run at least.
+    constexpr int64_t kMost = 1'000'000;
+    count += is_told ? std::clamp<int64_t>(runs->get<int64_t>(), 1, kMost) : 1;
+  }
+  return count;
+}
+
+std::string rates_text(const Calibration& calibration, const spec::HardwareSpec& hardware,
+                       spec::PrecisionRecipe precision) {
+  const std::optional<int64_t> count = num_runs_behind(calibration, hardware, precision);
+  if (calibration.fitted.empty() || !count) return calibration.basis;
+  return fmt::format("{}, of them on {} in {}: {}", calibration.basis, hardware.name,
+                     spec::name_of(precision), *count);
+}
 
 std::span<const MemoryTerm> memory_terms() { return kMemoryTerms; }
 
@@ -178,7 +198,9 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
   const double peak = planner::peak_flops_per_s(*run.hardware, run.knobs.precision);
   const double least_seconds = peak > 0 ? tokens * done_share(run) * counted / peak : 0;
   const double seconds = std::max(estimate.step.seconds, least_seconds);
-  const bool is_calibrated = is_calibrated_for(calibration, run);
+  estimate.num_runs = num_runs_behind(calibration, *run.hardware, run.knobs.precision);
+  // A calibration that does not tell its cases, as a probe's, is of the machine it is given for.
+  const bool is_calibrated = !estimate.num_runs || *estimate.num_runs > 0;
   const double spread =
       (context.num_unknown > 0 ? kTimeUnknown : kTimeKnown) + (is_calibrated ? 0 : kTimeUnseen);
   estimate.step_seconds = {seconds, std::max(seconds * std::exp(-spread), least_seconds),
@@ -228,6 +250,7 @@ json to_json(const RunEstimate& estimate) {
         std::llround(estimate.step.parts[i] * 1e9);
   }
   document["grade"] = estimate.grade;
+  document["num_runs_behind"] = estimate.num_runs ? json(*estimate.num_runs) : json(nullptr);
   return document;
 }
 

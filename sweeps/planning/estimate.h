@@ -1,7 +1,9 @@
 // What one run will need and how fast it will be, with intervals and how sure that is.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,6 +35,7 @@ struct RunEstimate {
   Interval tflops;
   Interval tokens_per_s;
   std::string grade;          ///< analytic, calibrated
+  std::optional<int64_t> num_runs;  ///< num_runs_behind
   double load_that_fits = 0;  ///< largest load of the busiest rank that fits; 0: none does
   /// What "fits" keeps of a device beside the worst rank's peak: fragments, CUDA's context and
   /// communicators.
@@ -60,6 +63,14 @@ Verdict verdict_of(double peak_bytes, double leanest_bytes, double capacity_byte
 
 /// The margin of a verdict, for people: what it is for, and what is left.
 std::string margin_text(const RunEstimate& estimate);
+/// Measured runs on such devices in such a precision that the rates were fitted to. None where the
+/// calibration does not tell its cases.
+std::optional<int64_t> num_runs_behind(const Calibration& calibration,
+                                       const spec::HardwareSpec& hardware,
+                                       spec::PrecisionRecipe precision);
+/// What the rates stand on, for people: "294 measured runs, of them on H200 in bf16: 0".
+std::string rates_text(const Calibration& calibration, const spec::HardwareSpec& hardware,
+                       spec::PrecisionRecipe precision);
 
 RunEstimate estimate_run(const tuner::planner::PlanRun& run, const Calibration& calibration,
                          const EstimateContext& context);

@@ -44,6 +44,8 @@ inline constexpr OutputKey kEstimateOfRun[] = {
     {"wall", "text", "", "memory, communication, host or compute."},
     {"grade", "text", "",
      "calibrated: runs on such devices in such a precision are behind the rates; else analytic."},
+    {"num_runs_behind", "integer or null", "",
+     "So many such runs; null where the calibration does not tell what was fitted."},
 };
 inline constexpr SharedKeys kEstimate = {
     "An estimate",

@@ -149,6 +149,49 @@ BOOST_AUTO_TEST_CASE(only_what_runs_were_seen_of_is_calibrated) {
   BOOST_TEST(estimate("a100-80g", spec::PrecisionRecipe::bf16).grade == "analytic");  // FP16 was
 }
 
+// Beside how many runs were fitted stands how many were on such devices in such a precision.
+BOOST_AUTO_TEST_CASE(runs_behind_the_rates_are_counted) {
+  using spec::PrecisionRecipe;
+  Calibration fitted = default_calibration();
+  fitted.basis = "6 measured runs";
+  fitted.cases = {{{"hardware", "h100-80g"}, {"precision", "bf16"}, {"num_runs", 2}},
+                  {{"hardware", "h100-80g"}, {"precision", "bf16"}, {"num_runs", 3}},
+                  {{"hardware", "h100-80g"}, {"precision", "mxfp8"}, {"num_runs", 1}}};
+  BOOST_TEST_REQUIRE(!fitted.fitted.empty());
+  const auto hopper = machine_of("h100-80g", 16);
+  const auto other = machine_of("mi300x", 8);
+  BOOST_TEST(num_runs_behind(fitted, *hopper, PrecisionRecipe::bf16).value() == 5);
+  BOOST_TEST(num_runs_behind(fitted, *other, PrecisionRecipe::bf16).value() == 0);
+  BOOST_TEST(rates_text(fitted, *hopper, PrecisionRecipe::bf16) ==
+             "6 measured runs, of them on " + hopper->name + " in bf16: 5");
+  BOOST_TEST(rates_text(fitted, *other, PrecisionRecipe::bf16) ==
+             "6 measured runs, of them on " + other->name + " in bf16: 0");
+  // A probe tells no cases; nothing fitted is no run.
+  fitted.cases = nullptr;
+  BOOST_TEST(!num_runs_behind(fitted, *other, PrecisionRecipe::bf16).has_value());
+  BOOST_TEST(rates_text(fitted, *other, PrecisionRecipe::bf16) == "6 measured runs");
+  fitted.fitted.clear();
+  BOOST_TEST(num_runs_behind(fitted, *hopper, PrecisionRecipe::bf16).value() == 0);
+}
+
+BOOST_FIXTURE_TEST_CASE(plan_and_estimate_say_that_no_run_was_on_such_devices, Cli) {
+  for (const auto& [machine, has_runs] :
+       {std::pair{"mi300x", false}, {"h200", false}, {"a100-80g", false}, {"h100-80g", true}}) {
+    const std::vector<std::string> words = {"--model", "llama3-8b", "--hardware",
+                                            machine,   "--gpus",    "8"};
+    std::vector<std::string> estimate = {"estimate", "--run",
+                                         "pretrain_gpt.py --bf16 --tensor-model-parallel-size 2"};
+    std::vector<std::string> plan = {"plan", "--top", "1"};
+    for (std::vector<std::string>* line : {&estimate, &plan}) {
+      line->insert(line->end(), words.begin(), words.end());
+      const Answer answer = run(*line);
+      BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+      BOOST_TEST(answer.out.find(" measured runs, of them on ") != std::string::npos, answer.out);
+      BOOST_TEST((answer.out.find(" in bf16: 0\n") == std::string::npos) == has_runs, answer.out);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(groups_of_like_rows_are_named) {
   const json order = estimate_rows(
       load_rows(std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/published/rows.json"),

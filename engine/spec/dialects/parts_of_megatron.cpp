@@ -118,12 +118,12 @@ void write_stages(Writing& out) {
 /// Full recomputation says of how many layers at a time, and how they are chosen. Primus may name
 /// the layers instead; recipes and what was not given may say the rest.
 void check_full_recompute(Reading& in) {
-  const bool may_stand_elsewhere = in.run.is_partial || in.dialect == Dialect::megatron_bridge ||
-                                   in.settings.find("recompute_layer_ids") != nullptr;
+  const bool is_said_elsewhere = in.run.is_partial || in.dialect == Dialect::megatron_bridge ||
+                                 in.settings.find("recompute_layer_ids") != nullptr;
   constexpr std::string_view kMethod = "recompute_method";
   constexpr std::string_view kCount = "recompute_num_layers";
   const bool has_all = !in.parts.word(kMethod).empty() && in.parts.integer(kCount);
-  if (!has_all && !may_stand_elsewhere && !in.options.is_echo) {
+  if (!has_all && !is_said_elsewhere && !in.options.is_echo) {
     in.problem(fmt::format("'{}' full needs '{}' and '{}'", in.key("recompute_granularity"),
                            in.key(kMethod), in.key(kCount)));
   }

@@ -232,6 +232,31 @@ BOOST_FIXTURE_TEST_CASE(a_change_that_does_not_fit_alone_is_behind, Cli) {
   BOOST_TEST(says(text.out, "Each change alone:\n"), text.out);
 }
 
+BOOST_FIXTURE_TEST_CASE(what_a_command_forgot_is_proposed, Cli) {
+  const Answer answer = run(
+      {"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16", "--against",
+       "torchrun pretrain_gpt.py --expert-model-parallel-size 8 --micro-batch-size 1 "
+       "--global-batch-size 256 --seq-length 4096 --bf16",
+       "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  std::set<std::string> changed;
+  const json document = json::parse(answer.out);
+  for (const json& change : document["against"]["changes"]) changed.insert(change["knob"]);
+  for (const char* knob : {"sequence_parallel", "distributed_optimizer", "overlap_grad_reduce"}) {
+    BOOST_TEST(changed.contains(knob), knob);
+  }
+  // What has no price in time says so instead of a gain of nothing.
+  BOOST_TEST(changed.contains("moe_permute_fusion"));
+  for (const json& change : document["against"]["changes"]) {
+    if (change["knob"] == "moe_permute_fusion") {
+      BOOST_TEST(change["is_priced"] == false);
+      BOOST_TEST(change["gain_ratio"].is_null());
+      BOOST_TEST(change["broken_rule"].is_null());
+    }
+    if (change["knob"] == "moe_grouped_gemm") BOOST_TEST(change["gain_ratio"].get<double>() > 0);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace moetune::sweeps

@@ -268,7 +268,7 @@ bool begin_summary(std::string_view, size_t, LogCollector& log) {
 }
 bool begin_titan_json(std::string_view, size_t, LogCollector& log) {
   log.begin_config(EchoedConfig::Form::titan_json);
-  log.take_by_block();
+  log.take_by_block(std::string_view::npos);
   return true;
 }
 bool end_arguments(std::string_view, size_t, LogCollector& log) {

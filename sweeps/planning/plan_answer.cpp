@@ -91,11 +91,11 @@ void judge_changes(const PlanRun& run, const PlanRun& goal, double capacity_byte
     change.gain = rate_of_tokens(changed, calibration) / speed - 1;
     const double peak = planner::predict_memory(changed).peak_bytes();
     change.bytes = peak - bytes;
-    change.verdict = verdict_of(peak, capacity_bytes, false);
+    change.verdict = verdict_of(peak, peak, capacity_bytes);
     change.is_priced = planner::has_price_in_time(change.knob);
     if (!change.is_priced) change.gain.reset();
   }
-  sort_changes(verdict_of(bytes, capacity_bytes, false) == Verdict::fits, changes);
+  sort_changes(verdict_of(bytes, bytes, capacity_bytes) == Verdict::fits, changes);
 }
 
 /// The fastest plan known, of the best and of the space, for which `holds`.
@@ -156,7 +156,7 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
                      peak - first.peak_bytes,
                      {},
                      true,
-                     verdict_of(peak, capacity, false)});
+                     verdict_of(peak, peak, capacity)});
   };
   const spec::HardwareSpec& hardware = *question.hardware;
   using spec::PrecisionRecipe;

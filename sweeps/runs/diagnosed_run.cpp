@@ -402,8 +402,7 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
     asked = remedies_of_rule(diagnosis.facts->root->sentence, run);
   }
   diagnosis.remedies.insert(diagnosis.remedies.begin(), asked.begin(), asked.end());
-  if (!diagnosis.config &&
-      (wall.label != WallLabel::unknown || !diagnosis.remedies.empty())) {
+  if (!diagnosis.config && (wall.label != WallLabel::unknown || !diagnosis.remedies.empty())) {
     const std::string layout =
         traced_sizes.empty()
             ? std::string()

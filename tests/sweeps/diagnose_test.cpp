@@ -188,9 +188,8 @@ BOOST_FIXTURE_TEST_CASE(a_pipeline_without_a_command_has_remedies, Diagnose) {
   BOOST_TEST(notes_of(other).find("the configuration says pp 1, the traces have such groups of 4 "
                                   "ranks") != std::string::npos,
              notes_of(other));
-  BOOST_TEST(
-      notes_of(other).find("pipeline (bubble): none that moetune knows") != std::string::npos,
-      notes_of(other));
+  BOOST_TEST(notes_of(other).find("pipeline: none that moetune knows") != std::string::npos,
+             notes_of(other));
 }
 
 // Gradients are not what these ranks wait for.

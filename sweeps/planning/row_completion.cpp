@@ -108,11 +108,8 @@ std::vector<PlanRun> leaner_runs(const RowReader& row, const PlanRun& run,
                                     std::initializer_list<T> values) {
     if (row.has(key)) return;
     const std::vector<PlanRun> before = runs;
-    for (PlanRun other : before) {
-      for (const T& value : values) {
-        other.knobs.*member = value;
-        runs.push_back(other);
-      }
+    for (const PlanRun& other : before) {
+      for (const T& value : values) runs.emplace_back(other).knobs.*member = value;
     }
   };
   // Full recomputation has a whole layer at once; all modules without it have less of one.

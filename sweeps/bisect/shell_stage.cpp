@@ -82,9 +82,9 @@ Command command_of(const ShellStage& stage) {
   return command;
 }
 
-ShellEnd watch(Process& process, const ShellStage& stage) {
+/// `attention` counts interrupts from before the process began.
+ShellEnd watch(Process& process, const ShellStage& stage, Attention attention) {
   const auto start = steady_clock::now();
-  Attention attention;  // counts interrupts from now on
   if (stage.on_tick) stage.on_tick();
   if (stage.limit.count() > 0) attention.deadline = start + stage.limit;
   attention.on_look = [&] {
@@ -106,7 +106,10 @@ ShellEnd watch(Process& process, const ShellStage& stage) {
 int end_processes_of_scratch(const std::string& scratch) {
   const std::string wanted = fmt::format("{}={}", kScratchVariable, scratch);
   std::set<pid_t> found;
-  // Repeated until none is left: a process may fork between the search and the signal.
+  // Repeated until none is left: a process may fork between the search and the signal. A process
+  // that is just starting another program has no environment for a moment: one look is not enough.
+  constexpr int kCleanLooks = 3;
+  int num_clean = 0;
   poll_until(steady_clock::now() + kLongestKill, kKillPause, [&] {
     bool is_clean = true;
     std::error_code error;
@@ -121,7 +124,8 @@ int end_processes_of_scratch(const std::string& scratch) {
       is_clean = false;
       found.insert(pid);
     }
-    return is_clean;
+    num_clean = is_clean ? num_clean + 1 : 0;
+    return num_clean == kCleanLooks;
   });
   return static_cast<int>(found.size());
 }
@@ -130,8 +134,9 @@ ShellEnd run_stage(const ShellStage& stage) {
   std::error_code ignored;
   for (const std::string& path : {stage.out_path(), stage.err_path()}) fs::remove(path, ignored);
   SystemProcessRunner runner;
+  const Attention attention;
   const std::unique_ptr<Process> process = runner.start(command_of(stage));
-  const ShellEnd end = watch(*process, stage);
+  const ShellEnd end = watch(*process, stage, attention);
   for (const std::string& path : {stage.out_path(), stage.err_path()}) drop_head(path);
   // What made itself a session of its own, as launchers of many ranks do with their workers.
   end_processes_of_scratch(stage.scratch);

@@ -37,6 +37,7 @@ constexpr std::array<NamedDevice, kNumDevices> kDevices = {
 /// Meanings of words: devices by their number, memory as its GB behind kGigabytes.
 constexpr int kSaysNothing = -1;
 constexpr int kRack = -2;
+constexpr int kOther = -3;  ///< a device without a file
 constexpr int kGigabytes = 1000;
 
 // Cards of other form (PCIe, NVL) are slower: there are no words for them.
@@ -49,6 +50,8 @@ constexpr JoinedWord kNameWords[] = {
     {"gb200", kGb200},
     {"gb300", kGb300},
     {"mi300x", kMi300x},
+    {"gh100", kOther},
+    {"gh200", kOther},
     {"nvl72", kRack},
     {"80", kGigabytes + 80},
     {"140", kGigabytes + 140},
@@ -100,6 +103,7 @@ std::optional<std::string> file_by_words(std::string_view name, bool may_guess_m
   int gigabytes = 0;
   bool is_rack = false;
   for (const int meaning : *meanings) {
+    if (meaning == kOther) return std::nullopt;
     if (meaning == kRack) {
       is_rack = true;
     } else if (meaning >= kGigabytes) {

@@ -200,11 +200,11 @@ void set_mtp_depth(ModelSpec& model, int64_t depth) {
     throw base::UsageError(fmt::format(
         "multi-token prediction of {} layers is asked for, expected 0 to {}", depth, kMost));
   }
-  model.mtp.depth = depth;
   if (depth == 0) {
     model.mtp = {};
     return;
   }
+  model.mtp.depth = depth;
   const bool is_hybrid = has_mixer(model, Mixer::mamba) && model.num_experts > 0;
   if (model.mtp.layers.empty() && is_hybrid) {
     model.mtp.layers = hybrid_mtp_layers();

@@ -75,11 +75,15 @@ void Accuracy::add(const PublishedRow& row, const RunEstimate& estimate) {
     const StatedFigure& stated = *row.allocated_bytes;
     const double told = std::clamp(estimate.allocated_bytes.value, stated.low, stated.high);
     const double error = estimate.allocated_bytes.value / told - 1;
-    memory_errors_.push_back(error);
-    memory_by_family_[family].push_back(error);
+    // A stated figure of almost nothing has an error without bounds.
+    if (std::isfinite(error)) {
+      memory_errors_.push_back(error);
+      memory_by_family_[family].push_back(error);
+    }
   }
   if (row.is_for_throughput && row.tokens_per_s && *row.tokens_per_s > 0) {
     const double error = std::log(estimate.tokens_per_s.value / *row.tokens_per_s);
+    if (!std::isfinite(error)) return;
     time_errors_.push_back(error);
     time_by_family_[family].push_back(error);
     const Pair pair = {row.id, estimate.tokens_per_s.value, *row.tokens_per_s,

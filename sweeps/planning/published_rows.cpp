@@ -71,7 +71,9 @@ void read_optimizer(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
   knobs.optimizer =
       meant("optimizer.type", type, optimizer_word(type), spec::OptimizerKind::adam, assumed);
   // Other words, such as who shards it, say that it is distributed.
-  knobs.distributed_optimizer = switch_word(optimizer.word("distributed")).value_or(true);
+  const std::string distributed = optimizer.word("distributed");
+  knobs.distributed_optimizer = distributed.empty() || (!is_none_word(distributed) &&
+                                                        switch_word(distributed).value_or(true));
   const auto state = [&](const char* key, StateType otherwise) {
     const std::string name = optimizer.text(key);
     return meant(key, name, state_word(name), otherwise, assumed);
@@ -232,7 +234,9 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
     assumed.push_back(fmt::format("precision {}: {} does not say how it is scaled",
                                   spec::name_of(*recipe), row_word_shown(precision)));
   }
-  knobs.sequence_parallel = switch_word(row.word("sequence_parallel")).value_or(true);
+  const std::string sequences = row.word("sequence_parallel");
+  knobs.sequence_parallel =
+      sequences.empty() || (!is_none_word(sequences) && switch_word(sequences).value_or(true));
   const std::string task = row.text("task");
   knobs.task = meant("task", task, task_word(task), spec::TrainingTask::pretrain, assumed);
   read_adapters(row, result);
@@ -265,7 +269,7 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
       const std::string refusal = spec::hybridep_refusal(*result.hardware);
       if (!refusal.empty()) throw base::UsageError(refusal);
     }
-    if (leaves_backend_open(text) && backend.empty()) {
+    if (leaves_backend_open(text) && (backend.empty() || leaves_backend_open(backend))) {
       assumed.emplace_back("dispatcher deepep: flex without a backend, Megatron's default");
     }
   }

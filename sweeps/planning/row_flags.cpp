@@ -184,9 +184,10 @@ RowFlags::RowFlags(const RowReader& row)
   int num_flags = 0;
   for (const auto& [key, value] : row.object("other_knobs").document().items()) {
     if (is_flag_of_megatron(key)) ++num_flags;
-    if (value.is_null()) continue;
+    const std::string plain_key = key_with_underscores(key);
+    if (value.is_null() || plain_key.empty()) continue;
     const json number_or_other = number_if_whole(value);
-    const auto [set, is_new] = contents_.emplace(key_with_underscores(key), number_or_other);
+    const auto [set, is_new] = contents_.emplace(plain_key, number_or_other);
     if (!is_new && *set != number_or_other) set_twice_.push_back(set.key());
   }
   const std::string software = plain_word(row.object("software").word("name"));

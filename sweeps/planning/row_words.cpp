@@ -350,8 +350,12 @@ std::optional<int> stage_word(std::string_view text, int64_t ranks_per_stage, in
     const size_t at = small.find(counted.behind);
     if (at == std::string::npos) continue;
     // Of the ranks of another axis every stage has some.
-    const std::string_view axis = at < 3 ? "" : std::string_view(small).substr(at - 3, 3);
-    if (axis == "tp " || axis == "cp " || axis == "dp " || axis == "ep ") return std::nullopt;
+    const std::string_view before = std::string_view(small).substr(0, at);
+    for (const std::string_view axis :
+         {"tp ", "cp ", "dp ", "ep ", "tensor parallel ", "tensor model parallel ",
+          "context parallel ", "data parallel ", "expert parallel "}) {
+      if (before.ends_with(axis)) return std::nullopt;
+    }
     const auto number =
         signed_number_behind(std::string_view(small).substr(at + counted.behind.size()));
     if (number) return found(*number, counted.is_stage);

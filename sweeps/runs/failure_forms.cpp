@@ -158,6 +158,9 @@ bool read_work_queue(const FailureForm&, std::string_view text, size_t at, LogCo
   if (!enqueued) return false;
   const int rank = log.rank() >= 0 ? log.rank() : named_rank(text);
   CollectiveTimeout& timeout = log.timeout_of(rank);
+  const auto done = behind(rest, "last completed ");
+  const int64_t completed = done ? integer_behind(*done, "work: ").value_or(-1) : -1;
+  if (done && *enqueued > completed) timeout.has_open_work = true;
   CollectiveTimeout said;
   read_group(text.substr(0, at), said);
   const bool is_of_other =
@@ -168,9 +171,7 @@ bool read_work_queue(const FailureForm&, std::string_view text, size_t at, LogCo
     timeout.group_id = said.group_id;
     timeout.group = said.group;
   }
-  if (const auto completed = behind(rest, "last completed ")) {
-    timeout.last_completed = integer_behind(*completed, "work: ").value_or(-1);
-  }
+  if (done) timeout.last_completed = completed;
   if (*enqueued == -1) log.add_failure(failure_form("nccl-idle"), rank, "");
   return true;
 }

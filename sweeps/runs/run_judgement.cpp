@@ -548,6 +548,14 @@ void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& f
       facts.total_steps && facts.last_step && *facts.last_step >= *facts.total_steps;
   // Every rank has passed the barrier in front of the mark: what follows is tidying up.
   if (has_end) open.clear();
+  // A group that was never used is idle, whatever another one waits for.
+  std::erase_if(open, [&](const Failure* failure) {
+    return failure->form->name == "nccl-idle" &&
+           std::ranges::any_of(parts, [&](const Attempt* part) {
+             const auto own = part->timeouts.find(failure->rank);
+             return own != part->timeouts.end() && own->second.has_open_work;
+           });
+  });
   if (has_all_steps) {
     std::erase_if(open, [](const Failure* f) { return blame_of(*f) > Blame::waiting; });
   }

@@ -422,6 +422,14 @@ BOOST_AUTO_TEST_CASE(without_a_collective_it_hangs_elsewhere) {
   // One rank of several.
   BOOST_TEST(facts_of(steps + idle(0, 80) + idle(1, -1) + idle(2, 80)).root->rank == 1);
   BOOST_TEST(!facts_of(steps + idle(0, 80) + idle(2, 80)).root.has_value());
+  // A group that a rank never used says -1, too, before or behind the one in which it waits.
+  const std::string busy =
+      "[rank0]:[E304 05:16:08.1 ProcessGroupNCCL.cpp:1] [PG ID 2 PG GUID 2(dp) Rank 0] PG status: "
+      "last enqueued work: 80, last completed work: 79\n";
+  for (const std::string& log : {steps + idle(0, -1) + busy, steps + busy + idle(0, -1)}) {
+    const std::string reason = facts_of(log).reason;
+    BOOST_TEST(reason.find("no collective was under way") == std::string::npos, reason);
+  }
   // A timeout says more.
   const RunFacts timed = facts_of(steps + idle(1, -1) + idle(0, 80) + watchdog(0));
   BOOST_TEST(timed.root->kind == "nccl-timeout");

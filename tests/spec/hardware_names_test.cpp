@@ -72,10 +72,27 @@ BOOST_AUTO_TEST_CASE(the_name_of_a_file_leads_to_it) {
 }
 
 BOOST_AUTO_TEST_CASE(other_machines_have_no_file) {
-  for (const char* name :
-       {"", "-", "A100", "A100-40G", "H100-NVL", "H800", "TPU v5", "GB", "NVIDIA H100 PCIe",
-        "NVIDIA A100-SXM4-40GB", "NVIDIA A100 80GB PCIe", "DGX A100", "H100 192GB", "H100 NVL72",
-        "GB200 NVL4", "H100/H200", "H100 80GB 141GB", "NVIDIA", "H1000"}) {
+  for (const char* name : {"",
+                           "-",
+                           "A100",
+                           "A100-40G",
+                           "H100-NVL",
+                           "H800",
+                           "TPU v5",
+                           "GB",
+                           "NVIDIA H100 PCIe",
+                           "NVIDIA A100-SXM4-40GB",
+                           "NVIDIA A100 80GB PCIe",
+                           "DGX A100",
+                           "H100 192GB",
+                           "H100 NVL72",
+                           "GB200 NVL4",
+                           "GH200",
+                           "NVIDIA GH100",
+                           "H100/H200",
+                           "H100 80GB 141GB",
+                           "NVIDIA",
+                           "H1000"}) {
     BOOST_TEST(!hardware_file_of(name).has_value(), name);
   }
 }

@@ -126,6 +126,15 @@ BOOST_AUTO_TEST_CASE(no_row_takes_the_others_along) {
   BOOST_TEST(reason.find("does not split into 4 chunks") != std::string::npos, reason);
   BOOST_TEST(document["rows"][2]["supported"] == true);
   BOOST_TEST(document["summary"]["num_supported"] == 2);
+  // Nor does a stated figure of almost nothing, whose error is without bounds.
+  for (const char* key : {"tokens_per_s_per_gpu", "step_time_s", "tflops_per_gpu"}) {
+    json row = small_row();
+    for (const char* other : {"tokens_per_s_per_gpu", "step_time_s", "tflops_per_gpu", "derived"}) {
+      row.erase(other);
+    }
+    row[key] = 1e-320;
+    BOOST_TEST(estimated(json::array({small_row(), row}))["summary"]["num_supported"] == 2, key);
+  }
   BOOST_TEST(document["summary"]["num_priceable"] == 3);
   BOOST_TEST(document["summary"]["num_priceable_supported"] == 2);
 }

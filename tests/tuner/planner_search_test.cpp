@@ -1,6 +1,7 @@
 // Plans: the search finds what trying everything finds, and says what it counted; rules.
 #include <algorithm>
 #include <array>
+#include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <limits>
 #include <map>
@@ -204,14 +205,17 @@ BOOST_AUTO_TEST_CASE(the_space_has_what_trying_everything_finds) {
   }
 }
 
-// Every legal configuration without a pipeline is priced here by itself, none is left out.
-BOOST_AUTO_TEST_CASE(no_configuration_is_faster_than_the_best_of_its_cell) {
+// Every legal configuration without a pipeline is priced here by itself, none is left out. Without
+// a distributed optimizer FSDP may be faster than a step without it.
+BOOST_DATA_TEST_CASE(no_configuration_is_faster_than_the_best_of_its_cell,
+                     boost::unit_test::data::make({true, false}), shares_state) {
   const spec::ModelSpec model = moe_model();
   spec::HardwareSpec hardware = machine(8);
   hardware.memory_bytes = int64_t{8} << 30;
   PlanQuestion question = question_of(model, hardware);
   question.num_best = 3;
   question.wants_space = true;
+  question.base.distributed_optimizer = shares_state;
   std::mutex mutex;
   std::vector<spec::PlanKnobs> seen;
   question.keeps = [&](const spec::PlanKnobs& knobs) {

@@ -44,11 +44,12 @@ struct MemoryChoice {
 };
 
 /// Whether `a` recomputes nothing that `b` does not, and shares out no weights unless `b` does so
-/// in the same way: then it takes no longer. The loss has no price.
-bool is_as_fast(const MemoryChoice& a, const MemoryChoice& b) {
+/// in the same way: then it takes no longer. Without FSDP that holds where the optimizer's state is
+/// shared out (`shares_state`), else each rank updates all of it. The loss has no price.
+bool is_as_fast(const MemoryChoice& a, const MemoryChoice& b, bool shares_state) {
   const bool does_less = (a.recompute & b.recompute) == a.recompute ||
                          b.recompute == PlanRecomputeSet{PlanRecompute::full};
-  return does_less && (a.fsdp == Fsdp::none || a.fsdp == b.fsdp);
+  return does_less && (a.fsdp == b.fsdp || (a.fsdp == Fsdp::none && shares_state));
 }
 
 /// Choices that change only time.
@@ -171,7 +172,8 @@ class Search {
     // What is sent to the host's memory is less where more is recomputed, which may be faster.
     for (size_t later = 0; q_.base.offload.empty() && later < memory_choices_.size(); ++later) {
       for (size_t earlier = 0; earlier < later; ++earlier) {
-        if (is_as_fast(memory_choices_[earlier], memory_choices_[later])) {
+        if (is_as_fast(memory_choices_[earlier], memory_choices_[later],
+                       q_.base.distributed_optimizer)) {
           memory_choices_[later].faster.push_back(earlier);
         }
       }
@@ -402,6 +404,8 @@ class Search {
     knobs.cuda_device_max_connections = spec::PlanKnobs{}.cuda_device_max_connections;
     knobs.cuda_graphs = {PlanGraph::full_iteration};
     knobs.offload = {};
+    // FSDP shares out the optimizer's state, whether or not a step without it does.
+    knobs.distributed_optimizer = true;
     return knobs;
   }
 

@@ -142,7 +142,8 @@ class StepPricer {
 
   /// What FSDP adds to a micro-batch for these weights.
   [[nodiscard]] double gathering_seconds(const Weights& weights) const {
-    return k_.fsdp == spec::Fsdp::none ? 0 : exposed_wire_seconds(weights);
+    const bool is_free = k_.fsdp == spec::Fsdp::none || k_.task == spec::TrainingTask::lora;
+    return is_free ? 0 : exposed_wire_seconds(weights);
   }
   [[nodiscard]] static double on_host(const LayerTime& stage) { return seconds_of(stage).total(); }
   [[nodiscard]] static StageSeconds seconds_of(const LayerTime& time) {
@@ -614,11 +615,15 @@ StageParts stage_parts(const PlanRun& run, WorkCache& works, const Rates& rates)
   }
   const auto depth = static_cast<double>(model.mtp.depth);
   if (model.mtp.depth > 0) {
-    for (const LayerKind kind : model.mtp.layers) parts.end.add(seconds_of(kind, 0), depth);
+    // The weights of its layers count with those of all that belongs to it.
+    for (const LayerKind kind : model.mtp.layers) {
+      parts.end.add(seconds_of(kind, 0), depth);
+      parts.end.device -= depth * pricer.gathering_seconds(works.weights(run, kind));
+    }
+    parts.end.device += pricer.gathering_seconds(mtp_weights(run, true));
   }
   parts.end.add(StepPricer::seconds_of(pricer.head(works.head(run))), 1 + depth);
   parts.end.device += pricer.gathering_seconds(head_weights(run, false));
-  if (model.mtp.depth > 0) parts.end.device += pricer.gathering_seconds(mtp_weights(run, false));
   return parts;
 }
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/spec/implied_knobs.h"
+
 namespace moetune::tuner::planner {
 
 namespace {
@@ -464,17 +466,7 @@ void complete(const spec::ModelSpec& model, const spec::HardwareSpec& hardware, 
   if (knobs.recompute.has(PlanRecompute::moe) && knobs.cuda_graphs.has(PlanGraph::moe_router)) {
     knobs.cuda_graphs = {PlanGraph::attn};
   }
-  // Megatron-Core's only optimizer whose state may lie in the host's memory, or in fewer bits.
-  if (knobs.optimizer_offload_ratio > 0 || has_narrow_state(knobs)) {
-    knobs.precision_aware_optimizer = true;
-  }
-  // FSDP2 shares out by itself, and accumulates by itself.
-  if (knobs.fsdp == spec::Fsdp::torch) {
-    knobs.distributed_optimizer = knobs.gradient_accumulation_fusion = false;
-  }
-  // It asserts that what is gathered is shared out.
-  const bool is_shared = knobs.distributed_optimizer || knobs.fsdp == spec::Fsdp::megatron;
-  if (!is_shared) knobs.overlap_param_gather = false;
+  spec::set_implied(knobs);
   const bool has_overlap = knobs.overlap_moe_expert_parallel_comm;
   knobs.delay_wgrad_compute =
       has_overlap && !(model.has_attention_bias && knobs.cuda_graphs.has(PlanGraph::attn));

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "engine/spec/dialects/texts.h"
+#include "engine/spec/implied_knobs.h"
 
 namespace moetune::spec::dialects {
 namespace {
@@ -45,14 +46,7 @@ const Row& carried_row(std::string_view name) {
 
 void add_implied(RunConfig& run, Dialect dialect) {
   if (dialect == Dialect::torchtitan) return;
-  PlanKnobs& k = run.knobs;
-  if (k.optimizer_offload_ratio > 0 || has_narrow_state(k)) k.precision_aware_optimizer = true;
-  if (k.fsdp == Fsdp::torch) {
-    k.distributed_optimizer = false;
-    k.gradient_accumulation_fusion = false;
-  }
-  // Nothing is gathered where nothing is shared out.
-  if (!k.distributed_optimizer && k.fsdp != Fsdp::megatron) k.overlap_param_gather = false;
+  set_implied(run.knobs);
   add_variables(run, dialect);
 }
 

@@ -12,9 +12,11 @@
 #include <utility>
 
 #include "kernels/base/cxx_names.h"
+#include "kernels/base/large_memory.h"
 #include "kernels/base/utf8.h"
 #include "profiler/analysis/expert_exchanges.h"
 #include "profiler/analysis/expert_kernels.h"
+#include "profiler/analysis/launch_order.h"
 #include "profiler/analysis/recurring_steps.h"
 #include "profiler/analysis/step_causes.h"
 #include "profiler/analysis/trace_causes.h"
@@ -58,28 +60,6 @@ int64_t threads_of(const ImportedTrace& trace, const ImportedOp& op) {
   for (const uint32_t extent : shape.grid) threads *= std::max(extent, 1U);
   for (const uint32_t extent : shape.block) threads *= std::max(extent, 1U);
   return static_cast<int64_t>(std::min(threads, 1e15));
-}
-
-/// When all work had ended that was launched up to a moment.
-struct LaunchedWork {
-  int64_t launch_ns = 0;
-  int64_t latest_end_ns = 0;  ///< of this work and all that was launched before
-};
-
-/// By launch. Work without one was launched with that before it, or before the trace began.
-std::vector<LaunchedWork> launched_work_of(const ImportedTrace& trace) {
-  std::vector<LaunchedWork> all;
-  all.reserve(trace.ops.size());
-  int64_t launch_ns = std::numeric_limits<int64_t>::min();
-  for (const ImportedOp& op : trace.ops) {
-    if (const HostCall* call = trace.launch_of(op)) launch_ns = call->start_ns;
-    all.push_back({launch_ns, op.end_ns});
-  }
-  std::ranges::stable_sort(all, {}, &LaunchedWork::launch_ns);
-  for (size_t i = 1; i < all.size(); ++i) {
-    all[i].latest_end_ns = std::max(all[i].latest_end_ns, all[i - 1].latest_end_ns);
-  }
-  return all;
 }
 
 }  // namespace
@@ -253,14 +233,15 @@ void ImportedSteps::infer_stream_waits(
 void ImportedSteps::infer_message_waits(Rank& rank) const {
   const ImportedTrace& trace = traces_[rank.trace];
   const auto& matched_ops = matched_ops_[rank.trace];
-  std::map<uint32_t, uint32_t> launched;  // by row of the call, in their order: the op
-  for (uint32_t row = 0; row < trace.ops.size(); ++row) {
-    if (trace.ops[row].call != kNoRow) launched.try_emplace(trace.ops[row].call, row);
-  }
+  const auto is_receive = [](const auto& matched) { return matched.second.is_receive; };
+  if (std::ranges::none_of(matched_ops, is_receive)) return;
   std::vector<StreamWait> waits;
   std::vector<uint32_t> received;  // since the last kernel
-  for (const auto& [call, row] : launched) {
+  uint32_t last_call = kNoRow;
+  for (const uint32_t row : ops_by_call(trace, [](const ImportedOp&) { return true; })) {
     const ImportedOp& op = trace.ops[row];
+    // Of the several operations of a call the first.
+    if (std::exchange(last_call, op.call) == op.call) continue;
     const auto matched = matched_ops.find(row);
     if (matched != matched_ops.end() && matched->second.is_receive) received.push_back(row);
     const bool is_kernel = op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph;
@@ -270,7 +251,7 @@ void ImportedSteps::infer_message_waits(Rank& rank) const {
       if (message.stream == op.stream) continue;
       // This program lets the two run beside each other.
       if (op.start_ns < message.end_ns - kRoundingNs) return;
-      waits.push_back({trace.calls[call].start_ns, trace.calls[message.call].start_ns, op.stream,
+      waits.push_back({trace.calls[op.call].start_ns, trace.calls[message.call].start_ns, op.stream,
                        message.stream, true});
     }
     received.clear();
@@ -304,6 +285,7 @@ std::map<int64_t, ImportedSteps::StepSlice> ImportedSteps::steps_of(
     const ImportedTrace& trace, const std::vector<ImportedStep>& marked,
     const TraceWindows& windows) {
   std::map<int64_t, StepSlice> steps;
+  if (marked.empty()) return steps;
   const std::vector<LaunchedWork> work = launched_work_of(trace);
   int64_t last_end_ns = std::numeric_limits<int64_t>::min();
   for (const ImportedStep& step : marked) {
@@ -407,7 +389,18 @@ base::InternedString ImportedSteps::name_of_kernel(const Rank& rank, const Impor
   return fmt::format("{}", rank.name_ids[op.name]);
 }
 
-TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
+base::InternedString ImportedSteps::name_of_work(const Rank& rank, const ImportedOp& op,
+                                                 WorkNames& names) const {
+  if (names_ == RecordNames::texts) return name_of_kernel(rank, op);
+  const uint32_t shape = op.kind == ActivityKind::kernel ? op.detail : kNoRow;
+  const auto [at, is_new] = names.try_emplace((uint64_t{op.name} << 32) | shape);
+  if (is_new) {
+    at->second = fmt::format("{}/{}", rank.name_ids[op.name], threads_of(traces_[rank.trace], op));
+  }
+  return at->second;
+}
+
+TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row, WorkNames& names) const {
   const ImportedTrace& trace = traces_[rank.trace];
   const ImportedOp& op = trace.ops[row];
   TraceRecord record;
@@ -422,10 +415,7 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
     record.name = rank.is_offloading ? "offload" : "input";
     record.bytes = op.bytes;
   } else if (rank.work.of(op) != WorkClass::communication) {
-    record.name = names_ == RecordNames::numbers
-                      ? base::InternedString(
-                            fmt::format("{}/{}", rank.name_ids[op.name], threads_of(trace, op)))
-                      : name_of_kernel(rank, op);
+    record.name = name_of_work(rank, op, names);
     record.is_of_experts = rank.is_of_experts[row];
   } else if (op.comm != kNoRow && rank.is_message[op.comm]) {
     record.kind = RecordKind::p2p;
@@ -478,6 +468,7 @@ class ImportedSteps::Writer {
       bool is_op = true;
     };
     std::vector<Item> items;
+    base::reserve_large(items, slice_.ops.size());
     int64_t launched_ns = step_.start_ns;
     for (const uint32_t row : slice_.ops) {
       const HostCall* call = trace_.launch_of(trace_.ops[row]);
@@ -491,8 +482,10 @@ class ImportedSteps::Writer {
       if (call.start_ns >= slice_.host.end_ns) break;
       if (call.end_ns > step_.start_ns) items.push_back({call.start_ns, *stop, false});
     }
-    std::ranges::stable_sort(items, {}, &Item::start_ns);
-    step_.records.reserve(items.size());
+    if (!std::ranges::is_sorted(items, {}, &Item::start_ns)) {
+      std::ranges::stable_sort(items, {}, &Item::start_ns);
+    }
+    base::reserve_large(step_.records, items.size());
     for (const Item& item : items) {
       if (item.is_op) {
         add_op(item.row);
@@ -541,7 +534,7 @@ class ImportedSteps::Writer {
   void add_op(uint32_t row) {
     const ImportedOp& op = trace_.ops[row];
     const HostCall* call = trace_.launch_of(op);
-    TraceRecord record = steps_.record_of(rank_, row);
+    TraceRecord record = steps_.record_of(rank_, row, work_names_);
     // What ran beside earlier work, as copies of the next input do, is of no step's time.
     record.start_ns = std::max(record.start_ns, step_.start_ns);
     record.end_ns = std::max(record.end_ns, step_.start_ns);
@@ -561,7 +554,9 @@ class ImportedSteps::Writer {
     const int64_t id = add(std::move(record));
     follow_exchanges(row, id);
     device_end_ns_ = std::max(device_end_ns_, op.end_ns);
-    launched_[op.stream].push_back({call == nullptr ? host_ns_ : call->start_ns, id});
+    if (!rank_.stream_waits.empty()) {
+      launched_[op.stream].push_back({call == nullptr ? host_ns_ : call->start_ns, id});
+    }
     const bool is_copy = call != nullptr && op.kind == ActivityKind::copy;
     const bool is_waited_for =
         is_copy && (call->kind == CallKind::blocking_copy ||
@@ -664,7 +659,8 @@ class ImportedSteps::Writer {
   int64_t received_ = 0;                      ///< elements that it brought
   std::vector<StreamWait>::const_iterator next_wait_;
   std::map<uint32_t, std::vector<Producer>> waiting_;  ///< by stream: records that it waits for
-  /// By stream: when each record of it was launched.
+  WorkNames work_names_;
+  /// By stream: when each record of it was launched. Empty where no stream waits.
   std::map<uint32_t, std::vector<std::pair<int64_t, int64_t>>> launched_;
 };
 

@@ -147,7 +147,11 @@ class ImportedSteps {
   void find_matched_ops(const CollectiveMatching& matching);
   void find_matched_messages(const CollectiveMatching& matching);
   [[nodiscard]] bool holds_up(const Rank& rank, const HostCall& call) const;
-  [[nodiscard]] TraceRecord record_of(const Rank& rank, uint32_t row) const;
+  /// By name and launch shape: of records that are made, each written once.
+  using WorkNames = std::unordered_map<uint64_t, base::InternedString>;
+  [[nodiscard]] TraceRecord record_of(const Rank& rank, uint32_t row, WorkNames& names) const;
+  [[nodiscard]] base::InternedString name_of_work(const Rank& rank, const ImportedOp& op,
+                                                  WorkNames& names) const;
   [[nodiscard]] base::InternedString name_of_kernel(const Rank& rank, const ImportedOp& op) const;
 
   std::span<const ImportedTrace> traces_;

@@ -73,7 +73,7 @@ class Judge {
       if (!window) continue;
       rank.window = std::move(*window);
       rank.segments = explain_steps(trace, rank.window, windows.wide());
-      comm_exposed_ns_ += static_cast<double>(windows.measure(rank.window).wide.exposed_comm_ns);
+      comm_exposed_ns_ += static_cast<double>(windows.measure_wide(rank.window).exposed_comm_ns);
       for (const uint32_t row : rank.window.ops) {
         const ImportedOp& op = trace.ops[row];
         const HostCall* call = trace.launch_of(op);

@@ -4,7 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <utility>
+
+#include "profiler/analysis/launch_order.h"
 
 namespace moetune::profiler {
 namespace {
@@ -40,30 +41,25 @@ std::optional<size_t> launching_step(const ImportedTrace& trace,
 
 std::vector<ImportedStep> recurring_steps(const ImportedTrace& trace) {
   if (!trace.steps.empty()) return trace.steps;
-  std::vector<std::pair<uint32_t, uint32_t>> launched;  // row of the call and of the op
-  int64_t last_ns = 0;
-  for (uint32_t row = 0; row < trace.ops.size(); ++row) {
-    const ImportedOp& op = trace.ops[row];
-    const bool is_kernel = op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph;
-    const HostCall* call = trace.launch_of(op);
-    if (!is_kernel || call == nullptr) continue;
-    last_ns = launched.empty() ? call->end_ns : std::max(last_ns, call->end_ns);
-    launched.emplace_back(op.call, row);
-  }
+  const std::vector<uint32_t> launched = ops_by_call(trace, [](const ImportedOp& op) {
+    return op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph;
+  });
   if (launched.size() < kFewestPeriods * kFewestKernelsEach) return {};
-  std::ranges::sort(launched);
   std::vector<uint32_t> names;
   names.reserve(launched.size());
-  for (const auto& [call, row] : launched) names.push_back(trace.ops[row].name);
+  for (const uint32_t row : launched) names.push_back(trace.ops[row].name);
   const size_t period = period_of(names);
   if (period < kFewestKernelsEach || kFewestPeriods * period > names.size()) return {};
+  const auto launch_of = [&](size_t i) -> const HostCall& {
+    return *trace.launch_of(trace.ops[launched[i]]);
+  };
+  int64_t last_ns = launch_of(0).end_ns;
+  for (size_t i = 1; i < launched.size(); ++i) last_ns = std::max(last_ns, launch_of(i).end_ns);
   std::vector<ImportedStep> steps;
   for (size_t first = 0; first + period <= launched.size(); first += period) {
     const size_t next = first + period;
-    const int64_t end_ns =
-        next < launched.size() ? trace.calls[launched[next].first].start_ns : last_ns;
-    steps.push_back(
-        {static_cast<int64_t>(steps.size()), trace.calls[launched[first].first].start_ns, end_ns});
+    const int64_t end_ns = next < launched.size() ? launch_of(next).start_ns : last_ns;
+    steps.push_back({static_cast<int64_t>(steps.size()), launch_of(first).start_ns, end_ns});
   }
   return steps;
 }

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "kernels/base/large_memory.h"
+
 namespace moetune::profiler {
 namespace {
 
@@ -37,6 +39,7 @@ class CauseSweep {
       : trace_(trace), window_(window), wide_(wide), cursor_ns_(window.time.start_ns) {
     ends_.fill(std::numeric_limits<int64_t>::min());
     ops_.fill(kNoRow);
+    base::reserve_large(segments_, 3 * window.ops.size());
   }
 
   std::vector<CauseSegment> run() {

@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include "profiler/analysis/launch_order.h"
+
 namespace moetune::profiler {
 namespace {
 
@@ -186,12 +188,10 @@ TraceWindows::TraceWindows(const ImportedTrace& trace, DeviceOps ops)
     const ImportedOp& op = trace.ops[row];
     int64_t& latest = latest_end_block_[row / kBlockOps];
     latest = std::max(latest, op.end_ns);
-    if (!is_counted(op)) continue;
-    ++num_counted_;
-    if (op.call != kNoRow) by_launch_.push_back(static_cast<uint32_t>(row));
+    num_counted_ += is_counted(op) ? 1 : 0;
   }
   // Calls are sorted by start.
-  std::ranges::stable_sort(by_launch_, {}, [&](uint32_t row) { return trace_.ops[row].call; });
+  by_launch_ = ops_by_call(trace, [&](const ImportedOp& op) { return is_counted(op); });
 }
 
 std::vector<uint32_t> TraceWindows::running_in(const Interval& time) const {
@@ -213,7 +213,7 @@ std::vector<uint32_t> TraceWindows::launched_in(const Interval& time) const {
   const auto last = std::ranges::lower_bound(by_launch_, time.end_ns, {}, start_of);
   std::vector<uint32_t> rows;
   if (first < last) rows.assign(first, last);
-  std::ranges::sort(rows);
+  if (!std::ranges::is_sorted(rows)) std::ranges::sort(rows);
   return rows;
 }
 
@@ -240,8 +240,11 @@ std::optional<TraceWindow> TraceWindows::make(WindowKind kind, const ImportedSte
     case WindowKind::launched:
       if (by_launch_.empty() || by_launch_.size() == num_counted_) return std::nullopt;
       window.name = "launched in the trace";
-      window.ops = by_launch_;
-      std::ranges::sort(window.ops);
+      window.ops.reserve(by_launch_.size());
+      for (size_t row = 0; row < trace_.ops.size(); ++row) {
+        const ImportedOp& op = trace_.ops[row];
+        if (op.call != kNoRow && is_counted(op)) window.ops.push_back(static_cast<uint32_t>(row));
+      }
       break;
     case WindowKind::step_by_host:
       window.name = fmt::format("step {} by host time", step->number);
@@ -267,6 +270,10 @@ WindowFigures TraceWindows::measure(const TraceWindow& window) const {
   figures.nccl = measure_classes(trace_, window, nccl_, nullptr);
   figures.wide = measure_classes(trace_, window, wide_, &figures.idle);
   return figures;
+}
+
+WindowBudget TraceWindows::measure_wide(const TraceWindow& window) const {
+  return measure_classes(trace_, window, wide_, nullptr);
 }
 
 std::optional<TraceWindow> judged_window(const ImportedTrace& trace, const TraceWindows& windows) {

@@ -109,6 +109,8 @@ class TraceWindows {
   [[nodiscard]] std::optional<TraceWindow> make(WindowKind kind,
                                                 const ImportedStep* step = nullptr) const;
   [[nodiscard]] WindowFigures measure(const TraceWindow& window) const;
+  /// Of these figures only `wide`, which is half of the work.
+  [[nodiscard]] WindowBudget measure_wide(const TraceWindow& window) const;
 
   [[nodiscard]] const WorkClasses& wide() const { return wide_; }
 

@@ -1,0 +1,37 @@
+#include "profiler/analysis/launch_order.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace moetune::profiler {
+
+std::vector<uint32_t> by_call(const ImportedTrace& trace, std::vector<uint32_t> rows) {
+  const auto call_of = [&](uint32_t row) { return trace.ops[row].call; };
+  if (std::ranges::is_sorted(rows, {}, call_of)) return rows;
+  // Calls are numbered: where the rows of each begin follows from how many there are.
+  std::vector<uint32_t> first(trace.calls.size() + 1);
+  for (const uint32_t row : rows) ++first[call_of(row) + 1];
+  for (size_t call = 1; call < first.size(); ++call) first[call] += first[call - 1];
+  std::vector<uint32_t> sorted(rows.size());
+  for (const uint32_t row : rows) sorted[first[call_of(row)]++] = row;
+  return sorted;
+}
+
+std::vector<LaunchedWork> launched_work_of(const ImportedTrace& trace) {
+  std::vector<LaunchedWork> all;
+  base::reserve_large(all, trace.ops.size());
+  int64_t launch_ns = std::numeric_limits<int64_t>::min();
+  for (const ImportedOp& op : trace.ops) {
+    if (const HostCall* call = trace.launch_of(op)) launch_ns = call->start_ns;
+    all.push_back({launch_ns, op.end_ns});
+  }
+  if (!std::ranges::is_sorted(all, {}, &LaunchedWork::launch_ns)) {
+    std::ranges::stable_sort(all, {}, &LaunchedWork::launch_ns);
+  }
+  for (size_t i = 1; i < all.size(); ++i) {
+    all[i].latest_end_ns = std::max(all[i].latest_end_ns, all[i - 1].latest_end_ns);
+  }
+  return all;
+}
+
+}  // namespace moetune::profiler

@@ -66,6 +66,7 @@ const char* name_of(RecordKind kind);
 
 /// To a clock that is so far ahead.
 inline void shift(StepTrace& trace, int64_t ns) {
+  if (ns == 0) return;
   trace.start_ns += ns;
   trace.end_ns += ns;
   for (TraceRecord& record : trace.records) {

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <string_view>
-#include <tuple>
+#include <unordered_map>
 #include <utility>
+
+#include "kernels/base/interned_string.h"
+#include "kernels/base/large_memory.h"
 
 namespace moetune::profiler {
 namespace {
@@ -13,6 +16,59 @@ constexpr double kSameLengthRatio = 1.05;
 
 std::string_view without_threads(std::string_view name) { return name.substr(0, name.find('/')); }
 
+/// Numbers of a kernel's name; 0: it is empty.
+struct NameIds {
+  uint32_t whole = 0;
+  uint32_t without_threads = 0;
+};
+
+/// Numbers the texts of names, as comparing texts for every operation takes long.
+class NameNumbers {
+ public:
+  NameIds of(base::InternedString name) {
+    const auto [at, is_new] = by_name_.try_emplace(&name.text());
+    if (is_new) at->second = {of_text(name), of_text(without_threads(name))};
+    return at->second;
+  }
+
+ private:
+  uint32_t of_text(std::string_view text) {
+    if (text.empty()) return 0;
+    return by_text_.try_emplace(text, static_cast<uint32_t>(by_text_.size() + 1)).first->second;
+  }
+
+  std::unordered_map<const std::string*, NameIds> by_name_;  ///< by address: they are interned
+  std::unordered_map<std::string_view, uint32_t> by_text_;
+};
+
+/// What alike work has in common.
+struct WorkKey {
+  static constexpr uint32_t kNoKernel = 0xFFFFFFFF;
+  // Both 0: the size is not known.
+  int64_t flops = 0;
+  int64_t bytes = 0;
+  uint32_t name = kNoKernel;
+  // Where the size is not known, the names of the kernels next to it on its stream; 0: none.
+  uint32_t before = 0;
+  uint32_t behind = 0;
+  bool is_of_experts = false;
+
+  [[nodiscard]] bool is_sized() const { return flops != 0 || bytes != 0; }
+  bool operator==(const WorkKey&) const = default;
+};
+
+struct WorkKeyHash {
+  size_t operator()(const WorkKey& key) const {
+    uint64_t hash = key.is_of_experts ? 1 : 0;
+    for (const uint64_t part : {static_cast<uint64_t>(key.flops), static_cast<uint64_t>(key.bytes),
+                                uint64_t{key.name}, (uint64_t{key.before} << 32) | key.behind}) {
+      hash = (hash ^ part) * 0x9E3779B97F4A7C15;
+      hash ^= hash >> 32;
+    }
+    return hash;
+  }
+};
+
 /// Pairs of numbers of operations: of a rank, and of those that it is compared with.
 using Counts = std::pair<size_t, size_t>;
 
@@ -21,33 +77,38 @@ using Counts = std::pair<size_t, size_t>;
 AlikeWork::AlikeWork(const ReplayedRun& run) {
   const std::vector<ReplayOp>& ops = run.ops();
   class_of_.assign(ops.size(), kNone);
-  // Names of the kernels next to each on its stream.
-  std::vector<std::string_view> before(ops.size());
-  std::vector<std::string_view> behind(ops.size());
-  std::map<std::pair<uint32_t, int32_t>, size_t> last;
+  struct Last {
+    size_t op = 0;
+    uint32_t name = 0;  ///< without threads
+  };
+  std::vector<WorkKey> keys;  // by operation
+  base::reserve_large(keys, ops.size());
+  keys.resize(ops.size());
+  NameNumbers numbers;
+  std::map<std::pair<uint32_t, int32_t>, Last> lasts;  // by trace and stream
   for (size_t i = 0; i < ops.size(); ++i) {
     const TraceRecord& record = run.record_of(ops[i]);
     if (record.kind != RecordKind::kernel) continue;
-    const auto [at, is_first] = last.try_emplace({ops[i].trace, record.stream}, i);
+    WorkKey& key = keys[i];
+    if (record.flops > 0 || record.bytes > 0) {
+      key.flops = record.flops;
+      key.bytes = record.bytes;
+    }
+    key.is_of_experts = record.is_of_experts && !key.is_sized();
+    const NameIds name = numbers.of(record.name);
+    key.name = key.is_of_experts ? name.without_threads : name.whole;
+    const auto [at, is_first] =
+        lasts.try_emplace({ops[i].trace, record.stream}, Last{i, name.without_threads});
     if (is_first) continue;
-    const size_t other = std::exchange(at->second, i);
-    before[i] = without_threads(run.record_of(ops[other]).name);
-    behind[other] = without_threads(record.name);
+    const Last other = std::exchange(at->second, {i, name.without_threads});
+    if (!key.is_sized()) key.before = other.name;
+    if (!keys[other.op].is_sized()) keys[other.op].behind = name.without_threads;
   }
-  using Key = std::tuple<std::string_view, int64_t, int64_t, std::string_view, std::string_view>;
-  std::map<std::pair<Key, bool>, uint32_t> ids;
+  std::unordered_map<WorkKey, uint32_t, WorkKeyHash> ids;
   for (size_t i = 0; i < ops.size(); ++i) {
-    const TraceRecord& record = run.record_of(ops[i]);
-    if (record.kind != RecordKind::kernel) continue;
-    const bool is_sized = record.flops > 0 || record.bytes > 0;
-    const bool is_of_experts = record.is_of_experts && !is_sized;
-    const std::string_view name = record.name;
-    const Key key =
-        is_sized ? Key{name, record.flops, record.bytes, {}, {}}
-                 : Key{is_of_experts ? without_threads(name) : name, 0, 0, before[i], behind[i]};
-    const auto [at, is_new] =
-        ids.try_emplace({key, is_of_experts}, static_cast<uint32_t>(traits_.size()));
-    if (is_new) traits_.push_back({is_sized, is_of_experts});
+    if (keys[i].name == WorkKey::kNoKernel) continue;
+    const auto [at, is_new] = ids.try_emplace(keys[i], static_cast<uint32_t>(traits_.size()));
+    if (is_new) traits_.push_back({keys[i].is_sized(), keys[i].is_of_experts});
     class_of_[i] = at->second;
   }
 }

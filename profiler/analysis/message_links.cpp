@@ -29,13 +29,14 @@ struct WayTime {
 
 MessageLinks::MessageLinks(const ReplayedRun& run) {
   const std::vector<ReplayOp>& ops = run.ops();
-  has_.assign(ops.size(), false);
-  usual_ns_.assign(ops.size(), -1);
   std::map<std::pair<int32_t, int64_t>, std::vector<size_t>> messages;
-  for (size_t i = 0; i < ops.size(); ++i) {
+  for (const size_t i : run.communication()) {
     const TraceRecord& record = run.record_of(ops[i]);
     if (is_numbered_message(record)) messages[{run.instance_of(i), record.sequence}].push_back(i);
   }
+  if (messages.empty()) return;
+  has_.assign(ops.size(), false);
+  usual_ns_.assign(ops.size(), -1);
   std::map<int64_t, Transfers> by_size;
   std::vector<std::pair<std::pair<int64_t, Way>, std::pair<size_t, size_t>>> sent;
   for (const auto& [number, ends] : messages) {

@@ -45,7 +45,7 @@ class MessageLinks {
   [[nodiscard]] const std::vector<SlowLink>& slow_links() const { return slow_; }
 
   /// Whether these links judge the message.
-  [[nodiscard]] bool has(size_t op) const { return has_[op]; }
+  [[nodiscard]] bool has(size_t op) const { return !has_.empty() && has_[op]; }
   /// What a message of a slow link would take on the fastest other one; -1: no less.
   [[nodiscard]] int64_t usual_ns(size_t op) const { return usual_ns_[op]; }
 
@@ -55,7 +55,7 @@ class MessageLinks {
 
   void compare(const std::map<int64_t, Transfers>& by_size);
 
-  std::vector<bool> has_;          ///< by op
+  std::vector<bool> has_;          ///< by op; empty where there are no such messages
   std::vector<int64_t> usual_ns_;  ///< by op
   std::vector<Pair> pairs_;
   std::vector<SlowLink> slow_;

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <deque>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <unordered_map>
 #include <utility>
+
+#include "kernels/base/large_memory.h"
 
 namespace moetune::profiler {
 namespace {
@@ -36,6 +40,58 @@ bool is_backward(const TraceRecord& record) {
   return record.name.text().find("backward") != std::string::npos;
 }
 
+/// Finds the first record of an id. Nearly all traces number theirs in order.
+class RowsById {
+ public:
+  explicit RowsById(const std::vector<TraceRecord>& records) : records_(records) {}
+
+  std::optional<uint32_t> find(int64_t id) {
+    if (!is_known_) see();
+    if (!is_ascending_) {
+      const auto found = rows_.find(id);
+      return found == rows_.end() ? std::nullopt : std::optional(found->second);
+    }
+    const auto found = std::ranges::lower_bound(records_, id, {}, &TraceRecord::id);
+    if (found == records_.end() || found->id != id) return std::nullopt;
+    return static_cast<uint32_t>(found - records_.begin());
+  }
+
+ private:
+  void see() {
+    is_known_ = true;
+    is_ascending_ = std::ranges::adjacent_find(records_, std::ranges::greater_equal(),
+                                               &TraceRecord::id) == records_.end();
+    if (is_ascending_) return;
+    for (uint32_t row = 0; row < records_.size(); ++row) rows_.emplace(records_[row].id, row);
+  }
+
+  const std::vector<TraceRecord>& records_;
+  bool is_known_ = false;
+  bool is_ascending_ = true;
+  std::unordered_map<int64_t, uint32_t> rows_;
+};
+
+/// The first of some sorted values that is larger, searched from a place that is likely near it.
+template <typename Value>
+typename std::vector<Value>::const_iterator above(const std::vector<Value>& sorted, size_t near,
+                                                  const Value& value) {
+  size_t low = near;  // all before it are not larger
+  size_t high = near;
+  for (size_t by = 1; low > 0 && value < sorted[low - 1]; by *= 2) {
+    high = low - 1;
+    low -= std::min(low, by);
+  }
+  if (low == near) {
+    for (size_t by = 1; high < sorted.size() && !(value < sorted[high]); by *= 2) {
+      low = high + 1;
+      high += std::min(sorted.size() - high, by);
+    }
+  }
+  const auto begin = sorted.begin();
+  return std::upper_bound(begin + static_cast<std::ptrdiff_t>(low),
+                          begin + static_cast<std::ptrdiff_t>(high), value);
+}
+
 }  // namespace
 
 ReplayedRun::ReplayedRun(std::span<const StepTrace> traces, const GroupInstances& communicators,
@@ -43,17 +99,14 @@ ReplayedRun::ReplayedRun(std::span<const StepTrace> traces, const GroupInstances
     : traces_(traces), options_(options) {
   size_t num_records = 0;
   for (const StepTrace& trace : traces) num_records += trace.records.size();
-  ops_.reserve(num_records);
-  links_.reserve(num_records);
+  base::reserve_large(ops_, num_records);
+  base::reserve_large(links_, num_records);
   if (!traces.empty()) start_ns_ = traces.front().start_ns;
   int64_t last_ns = start_ns_;
   int64_t end_ns = start_ns_;
   for (uint32_t i = 0; i < traces.size(); ++i) {
-    add_rank(i);
+    last_ns = std::max(last_ns, add_rank(i));
     end_ns = std::max(end_ns, traces[i].end_ns);
-    for (const TraceRecord& record : traces[i].records) {
-      last_ns = std::max({last_ns, record.end_ns, record.launch_end_ns});
-    }
   }
   tail_ns_ = std::max<int64_t>(0, end_ns - last_ns);
   match(communicators);
@@ -63,28 +116,33 @@ ReplayedRun::ReplayedRun(std::span<const StepTrace> traces, const GroupInstances
   find_order();
 }
 
-void ReplayedRun::add_rank(uint32_t trace) {
+int64_t ReplayedRun::add_rank(uint32_t trace) {
   const StepTrace& step = traces_[trace];
   RankRows& rank = ranks_.emplace_back();
-  std::unordered_map<int64_t, uint32_t> by_id;
+  base::reserve_large(rank.ops, step.records.size());
+  RowsById by_id(step.records);
   std::map<int32_t, uint32_t> last_on_stream;
   int64_t host_ns = step.start_ns;
+  int64_t last_ns = step.start_ns;
+  const auto first = static_cast<uint32_t>(ops_.size());
   for (uint32_t row = 0; row < step.records.size(); ++row) {
     const TraceRecord& record = step.records[row];
+    last_ns = std::max({last_ns, record.end_ns, record.launch_end_ns});
     const auto place = static_cast<uint32_t>(ops_.size());
     ReplayOp& op = ops_.emplace_back();
     Links& links = links_.emplace_back();
     rank.ops.push_back(place);
-    by_id.emplace(record.id, place);
+    if (!record.group.empty() || record.kind == RecordKind::p2p) communication_.push_back(place);
     op.trace = trace;
     op.row = row;
     op.gap_ns = std::max<int64_t>(0, record.launch_start_ns - host_ns);
     op.launch_ns =
         std::max<int64_t>(0, record.launch_end_ns - std::max(host_ns, record.launch_start_ns));
     host_ns = std::max(host_ns, record.launch_end_ns);
-    const auto producer = by_id.find(record.producer_id);
-    if (record.producer_id != kNoRecord && producer != by_id.end()) {
-      links.producer = producer->second;
+    if (record.producer_id != kNoRecord) {
+      const std::optional<uint32_t> producer = by_id.find(record.producer_id);
+      if (producer && *producer <= row) links.producer = first + *producer;
+      waits_for_later_ = waits_for_later_ || links.producer == place;
     }
     const int64_t length_ns = record.end_ns - record.start_ns;
     op.duration_ns = length_ns;
@@ -101,12 +159,13 @@ void ReplayedRun::add_rank(uint32_t trace) {
     const auto [before, is_first] = last_on_stream.try_emplace(record.stream, place);
     if (!is_first) links.before = std::exchange(before->second, place);
   }
+  return last_ns;
 }
 
 void ReplayedRun::match(const GroupInstances& communicators) {
   std::map<std::pair<std::string, int64_t>, int32_t> instances;
   std::map<std::pair<int32_t, int64_t>, std::vector<uint32_t>> members;
-  for (uint32_t place = 0; place < ops_.size(); ++place) {
+  for (const uint32_t place : communication_) {
     const TraceRecord& record = record_of(ops_[place]);
     if (record.group.empty() || is_on_host(record)) continue;
     ops_[place].duration_ns =
@@ -134,7 +193,7 @@ void ReplayedRun::match_messages() {
   std::map<int32_t, std::vector<int32_t>> ring;  // ranks of each instance that send or receive
   std::map<std::tuple<int32_t, int32_t, bool, int64_t>, std::deque<uint32_t>> sends;
   std::map<std::pair<int32_t, int64_t>, std::vector<uint32_t>> numbered;
-  for (uint32_t place = 0; place < ops_.size(); ++place) {
+  for (const uint32_t place : communication_) {
     const TraceRecord& record = record_of(ops_[place]);
     if (record.kind != RecordKind::p2p) continue;
     if (is_numbered(record)) {
@@ -150,7 +209,7 @@ void ReplayedRun::match_messages() {
         std::max<int64_t>(0, record.end_ns - record.start_ns - ops_[place].duration_ns);
   }
   for (auto& [instance, ranks] : ring) std::sort(ranks.begin(), ranks.end());
-  for (uint32_t place = 0; place < ops_.size(); ++place) {
+  for (const uint32_t place : communication_) {
     const TraceRecord& record = record_of(ops_[place]);
     if (!is_receive(record) || is_numbered(record)) continue;
     const std::vector<int32_t>& ranks = ring[links_[place].instance];
@@ -164,6 +223,9 @@ void ReplayedRun::match_messages() {
     queue->second.pop_front();
   }
   for (const auto& [number, ends] : numbered) match_numbered(ends);
+  const auto has_sender = [&](uint32_t place) { return links_[place].sender != kNone; };
+  waits_for_later_ =
+      waits_for_later_ || !meetings_.empty() || std::ranges::any_of(communication_, has_sender);
 }
 
 void ReplayedRun::match_numbered(const std::vector<uint32_t>& ends) {
@@ -216,11 +278,12 @@ void ReplayedRun::find_slack() {
   for (const RankRows& rank : ranks_) {
     // Ends of device work, by time, to find who ended when something started that nobody explains.
     std::vector<std::pair<int64_t, uint32_t>> ends;
+    base::reserve_large(ends, rank.ops.size());
     for (const uint32_t place : rank.ops) {
-      const TraceRecord& record = record_of(ops_[place]);
-      if (!is_on_host(record)) ends.emplace_back(record.end_ns, place);
+      if (!links_[place].is_on_host) ends.emplace_back(record_of(ops_[place]).end_ns, place);
     }
     std::sort(ends.begin(), ends.end());
+    size_t near = 0;
     for (const uint32_t place : rank.ops) {
       ReplayOp& op = ops_[place];
       Links& links = links_[place];
@@ -236,7 +299,8 @@ void ReplayedRun::find_slack() {
         const int64_t first_ns =
             is_sync ? record.start_ns + 1 : begun_ns - options_.start_latency_ns;
         const int64_t latest_ns = is_sync ? begun_ns : begun_ns + options_.rounding_ns;
-        auto at = std::upper_bound(ends.begin(), ends.end(), std::pair(latest_ns, kNone));
+        auto at = above(ends, near, std::pair(latest_ns, kNone));
+        near = static_cast<size_t>(at - ends.begin());
         for (int looked_at = 0; looked_at < kMostCandidates; ++looked_at) {
           if (at == ends.begin() || std::prev(at)->first < first_ns) break;
           --at;
@@ -339,14 +403,13 @@ void ReplayedRun::find_queue_waits() {
   }
 }
 
-int64_t ReplayedRun::room_ns(const ReplayOp& op, const Links& links,
-                             const std::vector<ReplayOp>& ops, int64_t begun_ns,
-                             int64_t ended_ns) const {
+int64_t ReplayedRun::room_ns(const ReplayOp& op, const Links& links, const Change& change,
+                             int64_t begun_ns, int64_t ended_ns) const {
   if (op.queue_lag_ns == 0) return begun_ns;
   if (links.queue_lead_ns > 0) return std::max(begun_ns, ended_ns - links.queue_lead_ns);
   // If that operation becomes shorter, the queue moves on sooner.
   const int64_t was_ns = ops_[links.queued_behind].duration_ns;
-  const int64_t is_ns = ops[links.queued_behind].duration_ns;
+  const int64_t is_ns = changed(links.queued_behind, change).duration_ns;
   if (was_ns == is_ns || was_ns <= 0) return begun_ns + op.queue_lag_ns;
   return begun_ns + static_cast<int64_t>(static_cast<double>(op.queue_lag_ns) *
                                          static_cast<double>(is_ns) / static_cast<double>(was_ns));
@@ -372,11 +435,13 @@ class ReplayedRun::Ordering {
         has_begun_(run.ops_.size()),
         has_ended_(run.ops_.size()),
         arrived_(run.meetings_.size()) {
+    base::reserve_large(first_edge_, num_open_.size() + 1);
     first_edge_.resize(num_open_.size() + 1);
     for_each_edge([&](size_t event, uint32_t /*part*/) { ++first_edge_[event + 1]; });
     for (size_t i = 1; i < first_edge_.size(); ++i) first_edge_[i] += first_edge_[i - 1];
+    base::reserve_large(edges_, first_edge_.back());
     edges_.resize(first_edge_.back());
-    std::vector<size_t> next(first_edge_.begin(), first_edge_.end() - 1);
+    std::vector<uint32_t> next(first_edge_.begin(), first_edge_.end() - 1);
     for_each_edge([&](size_t event, uint32_t part) {
       edges_[next[event]++] = part;
       ++num_open_[part];
@@ -391,7 +456,7 @@ class ReplayedRun::Ordering {
   }
 
   std::vector<uint32_t> find() {
-    order_.reserve(run_.ops_.size());
+    base::reserve_large(order_, run_.ops_.size());
     for (const RankRows& rank : run_.ranks_) {
       if (!rank.ops.empty() && num_open_[launch_of(rank.ops.front())] == 0) {
         ready_.push_back(launch_of(rank.ops.front()));
@@ -524,7 +589,7 @@ class ReplayedRun::Ordering {
 
   ReplayedRun& run_;
   std::vector<uint8_t> num_open_;         ///< by part: what it still waits for
-  std::vector<size_t> first_edge_;        ///< by event: of edges_
+  std::vector<uint32_t> first_edge_;      ///< by event: of edges_
   std::vector<uint32_t> edges_;           ///< parts that wait for the event
   std::vector<size_t> first_unlaunched_;  ///< by rank
   std::vector<bool> is_launched_;
@@ -535,13 +600,32 @@ class ReplayedRun::Ordering {
   std::vector<uint32_t> order_;
 };
 
-void ReplayedRun::find_order() { order_ = Ordering(*this).find(); }
+void ReplayedRun::find_order() {
+  if (waits_for_later_) {
+    order_ = Ordering(*this).find();
+    return;
+  }
+  // Ranks that wait for none of the others: each in the order of its program.
+  base::reserve_large(order_, ops_.size());
+  for (uint32_t place = 0; place < ops_.size(); ++place) {
+    order_.push_back((place << kPlaceShift) | kLaunch | (links_[place].is_on_host ? 0 : kDevice));
+  }
+}
 
 int64_t ReplayedRun::step_ns(const std::vector<ReplayOp>& ops) const {
+  ReplayRoom room;
+  return step_ns([&](size_t place, ReplayOp& op) { op = ops[place]; }, room);
+}
+
+int64_t ReplayedRun::step_ns(const Change& change, ReplayRoom& room) const {
   std::vector<int64_t> host;
   for (const StepTrace& trace : traces_) host.push_back(trace.start_ns);
-  std::vector<int64_t> ends(ops.size(), start_ns_);
-  std::vector<int64_t> begins(ops.size());  // of launched operations that have not begun: launched
+  std::vector<int64_t>& ends = room.ends;
+  base::reserve_large(ends, ops_.size());
+  ends.assign(ops_.size(), start_ns_);
+  std::vector<int64_t>& begins = room.begins;  // of those launched that have not begun: launched
+  base::reserve_large(begins, ops_.size());
+  begins.assign(ops_.size(), 0);
   struct Meeting {
     uint32_t num_arrived = 0;
     int64_t latest_ns = 0;
@@ -552,13 +636,13 @@ int64_t ReplayedRun::step_ns(const std::vector<ReplayOp>& ops) const {
   int64_t end_ns = start_ns_;
   for (const uint32_t entry : order_) {
     const uint32_t place = entry >> kPlaceShift;
-    const ReplayOp& op = ops[place];
+    const ReplayOp op = changed(place, change);
     const Links& links = links_[place];
     if ((entry & kLaunch) != 0) {
       int64_t& host_ns = host[op.trace];
       host_ns += op.gap_ns + op.launch_ns;
       if (links.queued_behind != kNone) {
-        host_ns = std::max(host_ns, room_ns(op, links, ops, begins[links.queued_behind],
+        host_ns = std::max(host_ns, room_ns(op, links, change, begins[links.queued_behind],
                                             ends[links.queued_behind]));
       }
       begins[place] = host_ns;
@@ -586,7 +670,8 @@ int64_t ReplayedRun::step_ns(const std::vector<ReplayOp>& ops) const {
       arrived[links.meeting].push_back(place);
       if (++meeting.num_arrived < meetings_[links.meeting]) continue;
       for (const uint32_t member : arrived[links.meeting]) {
-        const int64_t met_ns = ops[member].is_waiting ? meeting.latest_ns : begins[member];
+        const int64_t met_ns =
+            changed(member, change).is_waiting ? meeting.latest_ns : begins[member];
         ends[member] = met_ns + meeting.transfer_ns;
         end_ns = std::max(end_ns, ends[member]);
       }

@@ -3,7 +3,9 @@
 // reaches the others only as far as they wait for it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -30,6 +32,12 @@ struct ReplayOp {
   int64_t queue_lag_ns = 0;
 
   bool operator==(const ReplayOp&) const = default;
+};
+
+/// Room for the times of a replay. It is large, so callers that replay a run often keep it.
+struct ReplayRoom {
+  std::vector<int64_t> begins;
+  std::vector<int64_t> ends;
 };
 
 struct ReplayOptions {
@@ -70,8 +78,14 @@ class ReplayedRun {
   [[nodiscard]] int32_t instance_of(size_t op) const { return links_[op].instance; }
   [[nodiscard]] int32_t num_instances() const { return num_instances_; }
 
-  /// Length of the step with `ops`, a changed copy of ops() in the same order. For ops() itself
-  /// this is the recorded length.
+  /// Operations that communicate, in the order of ops().
+  [[nodiscard]] const std::vector<uint32_t>& communication() const { return communication_; }
+
+  /// Changes a copy of the operation at a place of ops(), always in the same way.
+  using Change = std::function<void(size_t place, ReplayOp& op)>;
+  /// Length of the step with changed operations. Without a change this is the recorded length.
+  [[nodiscard]] int64_t step_ns(const Change& change, ReplayRoom& room) const;
+  /// The same with `ops`, a changed copy of ops() in the same order.
   [[nodiscard]] int64_t step_ns(const std::vector<ReplayOp>& ops) const;
 
   /// Waits for another stream that are not in the trace but inferred, as a record ended there
@@ -112,7 +126,8 @@ class ReplayedRun {
   };
   class Ordering;
 
-  void add_rank(uint32_t trace);
+  /// Returns the last time of its records.
+  int64_t add_rank(uint32_t trace);
   void match(const GroupInstances& communicators);
   void match_messages();
   void find_order();
@@ -120,10 +135,14 @@ class ReplayedRun {
   void add_edge(const TraceRecord& record, bool is_inferred, int64_t earliest_ns,
                 int64_t produced_ns);
   void find_queue_waits();
-  /// When a launch that waited for the device returns, with `ops`.
-  [[nodiscard]] int64_t room_ns(const ReplayOp& op, const Links& links,
-                                const std::vector<ReplayOp>& ops, int64_t begun_ns,
-                                int64_t ended_ns) const;
+  /// When a launch that waited for the device returns.
+  [[nodiscard]] int64_t room_ns(const ReplayOp& op, const Links& links, const Change& change,
+                                int64_t begun_ns, int64_t ended_ns) const;
+  [[nodiscard]] ReplayOp changed(size_t place, const Change& change) const {
+    ReplayOp op = ops_[place];
+    change(place, op);
+    return op;
+  }
   /// When the device could have begun, its time to begin included.
   int64_t add_latency(Links& links, int64_t launched_ns, int64_t begun_ns) const;
   void find_slack();
@@ -132,12 +151,15 @@ class ReplayedRun {
   ReplayOptions options_;
   std::vector<ReplayOp> ops_;
   std::vector<Links> links_;
+  std::vector<uint32_t> communication_;
   std::vector<RankRows> ranks_;
   std::vector<uint32_t> meetings_;  ///< number of members of each
   /// Launches and operations in an order in which each follows all that it waits for. An entry is
   /// the operation's index, shifted, with bits for what happens then: the host goes on after a
   /// launch, so a launch and its operation may have separate entries.
   std::vector<uint32_t> order_;
+  /// Some operation waits for one that may come behind it in ops_.
+  bool waits_for_later_ = false;
   int32_t num_instances_ = 0;
   int64_t num_inferred_ = 0;
   int64_t num_edges_ = 0;

@@ -48,7 +48,6 @@ StepCauses::StepCauses(const ReplayedRun& run, const StepFacts& facts)
                   facts.short_ratio * static_cast<double>(memory.capacity_bytes);
   find_traits();
   find_usual_gap();
-  balanced_ns_.assign(run.ops().size(), -1);
   compare_ranks();
   compare_beside_collectives(facts);
   compare_instances();
@@ -107,12 +106,13 @@ std::optional<uint32_t> StepCauses::with_slowest_stage() const {
 
 void StepCauses::drop(SubCause cause, Ops& ops, std::optional<uint32_t> trace) const {
   if (!has(cause)) return;
+  for (size_t i = 0; i < ops.size(); ++i) drop(cause, i, ops[i], trace);
+}
+
+bool StepCauses::has_part(SubCause cause, size_t place, const ReplayOp& op, uint32_t trace) const {
   // Of communication itself all members have part; what delays its launch is one rank's alone.
-  const bool is_shared = row_of(cause).label == WallLabel::communication;
-  for (size_t i = 0; i < ops.size(); ++i) {
-    if (trace && ops[i].trace != *trace && !(is_shared && is_member(i, *trace))) continue;
-    drop_one(cause, i, ops[i]);
-  }
+  return op.trace == trace ||
+         (row_of(cause).label == WallLabel::communication && is_member(place, trace));
 }
 
 bool StepCauses::is_member(size_t op, uint32_t trace) const {
@@ -137,8 +137,10 @@ void StepCauses::find_traits() {
     switch (record.kind) {
       case RecordKind::kernel:
         set(kKernel, true);
+        set(kOfLayer, record.layer >= 0);
         break;
       case RecordKind::collective:
+        set(kCollective, true);
         break;
       case RecordKind::p2p:
         set(kMessage, true);
@@ -157,6 +159,7 @@ void StepCauses::find_traits() {
         break;
     }
     traits_.push_back(static_cast<uint16_t>(traits));
+    all_traits_ |= traits;
   }
 }
 
@@ -164,13 +167,53 @@ void StepCauses::find_present() {
   const Ops& ops = run_.ops();
   for (size_t id = 0; id < has_.size(); ++id) {
     const auto cause = static_cast<SubCause>(id);
-    if (cause == SubCause::recompute && !is_short_) continue;
+    if (!may_be_present(cause)) continue;
     for (size_t i = 0; i < ops.size() && !has_[id]; ++i) {
       ReplayOp op = ops[i];
       drop_one(cause, i, op);
       has_[id] = !(op == ops[i]);
     }
   }
+}
+
+/// False only where drop_one() changes no operation, whatever it looks like.
+bool StepCauses::may_be_present(SubCause cause) const {
+  const auto has = [&](unsigned traits) { return (all_traits_ & traits) != 0; };
+  switch (cause) {
+    case SubCause::transfer:
+      return has(kCommunication);
+    case SubCause::one_link:
+      return has(kCommunication) && !usual_transfer_ns_.empty();
+    case SubCause::contention:
+      return !free_ns_.empty();
+    case SubCause::sync:
+      return has(kSync);
+    case SubCause::allocator:
+      return has(kAllocator);
+    case SubCause::bubble:
+      return has(kMessage);
+    case SubCause::uneven_stage:
+      return std::ranges::any_of(stage_factors_, [](double factor) { return factor != 1; });
+    case SubCause::rank:
+      return !fastest_ns_.empty();
+    case SubCause::experts:
+      return !balanced_ns_.empty();
+    case SubCause::recompute:
+      return is_short_ && has(kRecompute);
+    case SubCause::offload:
+      return has(kOffload);
+    case SubCause::launch:
+    case SubCause::loader:
+    case SubCause::unexplained:
+      return true;
+    case SubCause::capped_micro_batch:
+    case SubCause::occupancy:
+    case SubCause::bandwidth:
+    case SubCause::flops:
+    case SubCause::count:
+      break;
+  }
+  return false;
 }
 
 void StepCauses::drop_one(SubCause cause, size_t place, ReplayOp& op) const {
@@ -232,6 +275,11 @@ void StepCauses::drop_one(SubCause cause, size_t place, ReplayOp& op) const {
   }
 }
 
+void StepCauses::set(std::vector<int64_t>& durations, size_t place, int64_t ns) const {
+  if (durations.empty()) durations.assign(run_.ops().size(), -1);
+  durations[place] = ns;
+}
+
 void StepCauses::scale(int64_t& ns, double factor) {
   ns = static_cast<int64_t>(static_cast<double>(ns) * factor);
 }
@@ -242,13 +290,14 @@ void StepCauses::shorten(int64_t& ns, int64_t to_ns) {
 
 void StepCauses::find_usual_gap() {
   std::vector<double> gaps;
+  gaps.reserve(run_.ops().size());
   for (const ReplayOp& op : run_.ops()) gaps.push_back(static_cast<double>(op.gap_ns));
   if (!gaps.empty()) usual_gap_ns_ = static_cast<int64_t>(median(std::move(gaps)));
 }
 
 void StepCauses::compare_ranks() {
   const Ops& ops = run_.ops();
-  fastest_ns_.assign(ops.size(), -1);
+  if (run_.traces().size() < 2) return;
   std::vector<std::map<uint32_t, WorkTimes>> classes(alike_.num_classes());
   for (size_t i = 0; i < ops.size(); ++i) {
     const uint32_t id = alike_.class_of(i);
@@ -297,26 +346,25 @@ void StepCauses::compare_ranks() {
     const auto duration = static_cast<double>(ops[i].duration_ns);
     if (rank.has_uneven_experts()) {
       const double ratio = ratio_in(even[id], ops[i].trace).value_or(1);
-      if (kAlikeRatio * ratio <= 1) balanced_ns_[i] = static_cast<int64_t>(duration * ratio);
+      if (kAlikeRatio * ratio <= 1) set(balanced_ns_, i, static_cast<int64_t>(duration * ratio));
       continue;
     }
     if (!rank.all.is_slow()) continue;
     // Of work that no other rank has, as of the rest.
     const double ratio =
         ratio_in(fastest[id], ops[i].trace).value_or(rank.all.fastest / rank.all.own);
-    fastest_ns_[i] = static_cast<int64_t>(duration * ratio);
+    set(fastest_ns_, i, static_cast<int64_t>(duration * ratio));
   }
 }
 
 void StepCauses::compare_beside_collectives(const StepFacts& facts) {
   const Ops& ops = run_.ops();
-  free_ns_.assign(ops.size(), -1);
+  if ((all_traits_ & kCollective) == 0) return;
   std::vector<std::vector<Interval>> collectives(run_.traces().size());
-  for (const ReplayOp& op : ops) {
-    const TraceRecord& record = run_.record_of(op);
-    if (record.kind == RecordKind::collective) {
-      collectives[op.trace].push_back({record.start_ns, record.end_ns});
-    }
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if ((traits_[i] & kCollective) == 0) continue;
+    const TraceRecord& record = run_.record_of(ops[i]);
+    collectives[ops[i].trace].push_back({record.start_ns, record.end_ns});
   }
   std::vector<IntervalSet> sets;
   for (std::vector<Interval>& one : collectives) sets.emplace_back(std::move(one));
@@ -331,8 +379,8 @@ void StepCauses::compare_beside_collectives(const StepFacts& facts) {
   std::vector<bool> is_beside(ops.size());
   const Roofline roofline(facts);
   for (size_t i = 0; i < ops.size(); ++i) {
+    if (!is_kernel(i) || ops[i].duration_ns <= 0) continue;
     const TraceRecord& record = run_.record_of(ops[i]);
-    if (record.kind != RecordKind::kernel || ops[i].duration_ns <= 0) continue;
     const int64_t covered = covered_ns(sets[ops[i].trace], {record.start_ns, record.end_ns});
     is_beside[i] = 2 * covered > ops[i].duration_ns;
     Sides& sides = classes[{ops[i].trace, alike_.class_of(i)}];
@@ -368,13 +416,12 @@ void StepCauses::compare_beside_collectives(const StepFacts& facts) {
                           alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].ratio();
     }
     if (!(free_ns > 0) || beside_ns < kAlikeRatio * free_ns) continue;
-    free_ns_[i] = static_cast<int64_t>(free_ns);
+    set(free_ns_, i, static_cast<int64_t>(free_ns));
   }
 }
 
 void StepCauses::compare_instances() {
   const Ops& ops = run_.ops();
-  usual_transfer_ns_.assign(ops.size(), -1);
   members_.assign(static_cast<size_t>(run_.num_instances()),
                   std::vector<bool>(run_.traces().size()));
   speeds_.assign(members_.size(), Speed::unknown);
@@ -390,14 +437,16 @@ void StepCauses::compare_instances() {
     return record.kind != RecordKind::p2p || (record.transfer_ns > 0 && !links_.has(i));
   };
   std::map<Transfer, std::map<int32_t, Mean>> classes;
-  for (size_t i = 0; i < ops.size(); ++i) {
+  for (const size_t i : run_.communication()) {
     if (run_.instance_of(i) < 0) continue;
     members_[static_cast<size_t>(run_.instance_of(i))][ops[i].trace] = true;
     if (!has_transfer(i)) continue;
     classes[transfer_of(ops[i])][run_.instance_of(i)].add(ops[i].duration_ns);
   }
-  for (size_t i = 0; i < ops.size(); ++i) {
-    if (links_.has(i)) usual_transfer_ns_[i] = links_.usual_ns(i);
+  for (const size_t i : run_.communication()) {
+    if (links_.has(i) && links_.usual_ns(i) >= 0) {
+      set(usual_transfer_ns_, i, links_.usual_ns(i));
+    }
     if (run_.instance_of(i) < 0 || !has_transfer(i)) continue;
     const auto& by_instance = classes[transfer_of(ops[i])];
     if (by_instance.size() < 2) continue;
@@ -408,7 +457,7 @@ void StepCauses::compare_instances() {
     const double own = by_instance.at(run_.instance_of(i)).value();
     if (own < kSlowLinkRatio * least) continue;
     speed = Speed::slow;
-    usual_transfer_ns_[i] = static_cast<int64_t>(least);
+    set(usual_transfer_ns_, i, static_cast<int64_t>(least));
   }
 }
 
@@ -418,8 +467,8 @@ void StepCauses::compare_experts() {
   std::map<std::pair<uint32_t, Place>, int32_t> occurrences;
   std::map<Place, std::vector<size_t>> classes;
   for (size_t i = 0; i < ops.size(); ++i) {
+    if ((traits_[i] & kOfLayer) == 0) continue;
     const TraceRecord& record = run_.record_of(ops[i]);
-    if (record.kind != RecordKind::kernel || record.layer < 0) continue;
     Place place{record.name, record.layer, record.micro_batch, 0};
     std::get<3>(place) = occurrences[{ops[i].trace, place}]++;
     classes[place].push_back(i);
@@ -443,17 +492,18 @@ void StepCauses::compare_experts() {
     for (const size_t i : members) {
       const double own = size_of(i);
       if (own <= mean) continue;
-      balanced_ns_[i] = static_cast<int64_t>(static_cast<double>(ops[i].duration_ns) * mean / own);
+      set(balanced_ns_, i,
+          static_cast<int64_t>(static_cast<double>(ops[i].duration_ns) * mean / own));
     }
   }
   for (size_t i = 0; i < ops.size(); ++i) {
+    if ((traits_[i] & kCollective) == 0) continue;
     const TraceRecord& record = run_.record_of(ops[i]);
-    if (record.kind != RecordKind::collective) continue;
     if (record.group != "ep" && !(record.name == kExpertExchange)) continue;
     const auto excess = most_over_mean.find({record.layer, record.micro_batch});
     if (excess == most_over_mean.end()) continue;
-    balanced_ns_[i] =
-        static_cast<int64_t>(static_cast<double>(ops[i].duration_ns) / excess->second);
+    set(balanced_ns_, i,
+        static_cast<int64_t>(static_cast<double>(ops[i].duration_ns) / excess->second));
   }
 }
 
@@ -464,11 +514,8 @@ void StepCauses::compare_stages() {
   pipelines_.assign(run_.traces().size(), -1);
   std::map<int32_t, std::vector<uint32_t>> pipelines;
   for (size_t i = 0; i < ops.size(); ++i) {
-    const TraceRecord& record = run_.record_of(ops[i]);
-    if (record.kind == RecordKind::kernel) {
-      stage_work_[ops[i].trace] += static_cast<double>(ops[i].duration_ns);
-    }
-    if (record.kind != RecordKind::p2p) continue;
+    if (is_kernel(i)) stage_work_[ops[i].trace] += static_cast<double>(ops[i].duration_ns);
+    if ((traits_[i] & kMessage) == 0) continue;
     pipelines_[ops[i].trace] = run_.instance_of(i);
     std::vector<uint32_t>& traces = pipelines[run_.instance_of(i)];
     if (traces.empty() || traces.back() != ops[i].trace) traces.push_back(ops[i].trace);

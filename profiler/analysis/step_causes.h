@@ -75,6 +75,12 @@ class StepCauses {
   [[nodiscard]] std::optional<uint32_t> with_slowest_stage() const;
 
   void drop(SubCause cause, std::vector<ReplayOp>& ops, std::optional<uint32_t> trace = {}) const;
+  /// The same of one operation, a copy of that at `place`.
+  void drop(SubCause cause, size_t place, ReplayOp& op, std::optional<uint32_t> trace) const {
+    if (!trace || has_part(cause, place, op, *trace)) drop_one(cause, place, op);
+  }
+
+  [[nodiscard]] bool is_kernel(size_t op) const { return (traits_[op] & kKernel) != 0; }
 
   /// Whether dropping it changes any operation.
   [[nodiscard]] bool has(SubCause cause) const { return has_[static_cast<size_t>(cause)]; }
@@ -82,6 +88,10 @@ class StepCauses {
  private:
   /// Whether the rank takes part in this communication.
   [[nodiscard]] bool is_member(size_t op, uint32_t trace) const;
+
+  /// Whether a rank has part in what the cause takes from an operation.
+  [[nodiscard]] bool has_part(SubCause cause, size_t place, const ReplayOp& op,
+                              uint32_t trace) const;
 
   [[nodiscard]] bool is_stall(const ReplayOp& op) const;
 
@@ -97,12 +107,17 @@ class StepCauses {
     kAllocator = 1 << 7,
     kLoader = 1 << 8,
     kOtherHostWork = 1 << 9,
+    kCollective = 1 << 10,
+    kOfLayer = 1 << 11,
   };
   void find_traits();
   void find_present();
+  [[nodiscard]] bool may_be_present(SubCause cause) const;
 
   void drop_one(SubCause cause, size_t place, ReplayOp& op) const;
 
+  /// Of the durations without a cause, one.
+  void set(std::vector<int64_t>& durations, size_t place, int64_t ns) const;
   static void scale(int64_t& ns, double factor);
   /// -1: nothing to compare with.
   static void shorten(int64_t& ns, int64_t to_ns);
@@ -139,8 +154,9 @@ class StepCauses {
   int64_t usual_gap_ns_ = 0;
   std::array<bool, static_cast<size_t>(SubCause::count)> has_ = {};
   std::vector<uint16_t>
-      traits_;  ///< by operation: looked up for every cause, and records are large
-  // Durations without a cause, by operation; -1: unchanged.
+      traits_;               ///< by operation: looked up for every cause, and records are large
+  unsigned all_traits_ = 0;  ///< of any operation
+  // Durations without a cause, by operation; -1: unchanged. Empty: all are.
   std::vector<int64_t> fastest_ns_;         // SubCause::rank
   std::vector<int64_t> free_ns_;            // SubCause::contention
   std::vector<int64_t> usual_transfer_ns_;  // SubCause::one_link

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <compare>
+#include <map>
 #include <utility>
 
 #include "kernels/base/units.h"
@@ -12,7 +14,6 @@
 namespace moetune::profiler {
 namespace {
 
-using Ops = std::vector<ReplayOp>;
 using base::kLeastBindingRatio;
 
 size_t place_of(auto id) { return static_cast<size_t>(id); }
@@ -47,7 +48,7 @@ class StepJudge {
       : run_(run), facts_(facts), causes_(run, facts) {}
 
   StepVerdict verdict() {
-    verdict_.step_ns = run_.step_ns(run_.ops());
+    verdict_.step_ns = step_without({});
     if (run_.waited_ns() > 0) {
       verdict_.inferred_ratio =
           static_cast<double>(run_.inferred_wait_ns()) / static_cast<double>(run_.waited_ns());
@@ -75,6 +76,25 @@ class StepJudge {
   }
 
  private:
+  /// A cause, all of it or one rank's part.
+  struct Dropped {
+    SubCause cause;
+    std::optional<uint32_t> trace;
+    auto operator<=>(const Dropped&) const = default;
+  };
+
+  /// Length of the step without some causes, which are dropped in this order. Many of the lists
+  /// that are asked for differ only in causes that the step does not have.
+  [[nodiscard]] int64_t step_without(std::vector<Dropped> dropped) {
+    std::erase_if(dropped, [&](const Dropped& one) { return !causes_.has(one.cause); });
+    const auto [at, is_new] = replayed_.try_emplace(dropped);
+    if (!is_new) return at->second;
+    const auto drop = [&](size_t place, ReplayOp& op) {
+      for (const Dropped& one : dropped) causes_.drop(one.cause, place, op, one.trace);
+    };
+    return at->second = run_.step_ns(drop, room_);
+  }
+
   static std::vector<SubCause> causes_of(WallLabel label) {
     std::vector<SubCause> causes;
     for (const SubCauseRow& row : sub_causes()) {
@@ -88,18 +108,17 @@ class StepJudge {
   [[nodiscard]] double gain_of(WallLabel label, const std::vector<SubCause>& causes,
                                std::optional<uint32_t> trace = {}) {
     if (std::ranges::none_of(causes, [&](SubCause cause) { return causes_.has(cause); })) return 0;
-    changed_ops_ = run_.ops();
-    Ops& ops = changed_ops_;
+    std::vector<Dropped> dropped;
     int64_t before_ns = verdict_.step_ns;
     if (label == WallLabel::pipeline) {
       for (const WallLabel other :
            {WallLabel::communication, WallLabel::host, WallLabel::imbalance, WallLabel::memory}) {
-        for (const SubCause cause : causes_of(other)) causes_.drop(cause, ops);
+        for (const SubCause cause : causes_of(other)) dropped.push_back({cause, {}});
       }
-      before_ns = run_.step_ns(ops);
+      before_ns = step_without(dropped);
     }
-    for (const SubCause cause : causes) causes_.drop(cause, ops, trace);
-    return static_cast<double>(std::max<int64_t>(0, before_ns - run_.step_ns(ops))) /
+    for (const SubCause cause : causes) dropped.push_back({cause, trace});
+    return static_cast<double>(std::max<int64_t>(0, before_ns - step_without(dropped))) /
            static_cast<double>(verdict_.step_ns);
   }
 
@@ -110,11 +129,13 @@ class StepJudge {
     double all = 0;
     double over = 0;
     double bandwidth = 0;
-    for (const ReplayOp& op : run_.ops()) {
-      const TraceRecord& record = run_.record_of(op);
-      if (record.kind != RecordKind::kernel) continue;
+    for (size_t i = 0; i < run_.ops().size(); ++i) {
+      if (!causes_.is_kernel(i)) continue;
+      const ReplayOp& op = run_.ops()[i];
       const auto ns = static_cast<double>(op.duration_ns);
       all += ns;
+      if (!roofline.is_known()) continue;
+      const TraceRecord& record = run_.record_of(op);
       over += std::max(0.0, ns - roofline.least_ns(record));
       bandwidth += std::max(0.0, roofline.bytes_ns(record) - roofline.flops_ns(record));
     }
@@ -170,11 +191,11 @@ class StepJudge {
     const auto step = static_cast<double>(verdict_.step_ns);
     // With all causes dropped but those that `keeps` says.
     const auto step_with = [&](const auto& keeps) {
-      Ops ops = run_.ops();
+      std::vector<Dropped> dropped;
       for (const SubCauseRow& row : sub_causes()) {
-        if (!keeps(row)) causes_.drop(row.id, ops);
+        if (!keeps(row)) dropped.push_back({row.id, {}});
       }
-      return static_cast<double>(run_.step_ns(ops));
+      return static_cast<double>(step_without(std::move(dropped)));
     };
     const auto is_unknown = [](const SubCauseRow& row) { return row.label == WallLabel::unknown; };
     const double ideal = step_with(is_unknown);
@@ -288,7 +309,8 @@ class StepJudge {
   const StepFacts& facts_;
   StepCauses causes_;
   StepVerdict verdict_;
-  Ops changed_ops_;  ///< of gain_of(): kept, as it is large
+  ReplayRoom room_;
+  std::map<std::vector<Dropped>, int64_t> replayed_;  ///< lengths without them
 };
 
 }  // namespace

@@ -63,6 +63,10 @@ BOOST_AUTO_TEST_CASE(a_launch_that_waits_for_room_in_the_queue_follows_the_devic
   BOOST_TEST(run.step_ns(run.ops()) == 801'000);
   BOOST_TEST(step_with(run, 0, 4) == 201'000);
   for (size_t i = 0; i < 8; ++i) BOOST_TEST(run.ops()[i].launch_ns == (i < 5 ? 1000 : 5000));
+  // The same with changes that are made on the way, in room that was used before.
+  ReplayRoom room;
+  BOOST_TEST(run.step_ns([](size_t, ReplayOp& op) { op.duration_ns /= 4; }, room) == 201'000);
+  BOOST_TEST(run.step_ns([](size_t, ReplayOp&) {}, room) == 801'000);
 }
 
 // The device has nothing to do until a launch returns: that is the host's time.
@@ -159,6 +163,26 @@ BOOST_AUTO_TEST_CASE(waits_count_by_their_time) {
   BOOST_TEST(run.num_inferred_edges() == 1);
   BOOST_TEST(run.waited_ns() == 98'000 + 5000);
   BOOST_TEST(run.inferred_wait_ns() == 5000);
+}
+
+// Numbers of records need not ascend, and of two alike the first counts. What is launched later is
+// waited for by nobody.
+BOOST_AUTO_TEST_CASE(a_producer_is_found_by_its_number) {
+  StepTrace trace;
+  add(trace, 0, 1000, 1000, 100'000).id = 5;
+  add(trace, 1, 2000, 2000, 40'000).id = 5;
+  TraceRecord& waiting = add(trace, 2, 3000, 100'000, 120'000);
+  waiting.id = 2;
+  waiting.producer_id = 5;
+  TraceRecord& other = add(trace, 3, 130'000, 130'000, 140'000);
+  other.id = 9;
+  other.producer_id = 11;
+  add(trace, 0, 131'000, 131'000, 150'000).id = 11;
+  const ReplayedRun run(std::span(&trace, 1), {});
+  BOOST_TEST(run.num_edges() == 1);
+  BOOST_TEST(run.num_inferred_edges() == 0);
+  BOOST_TEST(run.waited_ns() == 97'000);
+  BOOST_TEST(run.step_ns(run.ops()) == 150'000);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

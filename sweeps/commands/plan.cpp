@@ -307,9 +307,9 @@ int run_plan_command(const CommandOptions& options) {
   std::shared_ptr<const spec::ModelSpec> model = named.spec;
   nlohmann::json model_config = named.config;
   const std::string machine = options.required("hardware", "a hardware file or name");
-  const Calibration calibration = options.has("calibration")
-                                      ? load_calibration(options.text("calibration"))
-                                      : default_calibration();
+  Calibration calibration = options.has("calibration")
+                                ? load_calibration(options.text("calibration"))
+                                : default_calibration();
   planner::PlanQuestion question;
   question.model = model.get();
   question.seq_length = options.integer("seq", 1, 4096);
@@ -393,6 +393,7 @@ int run_plan_command(const CommandOptions& options) {
       if (*dialect != Dialect::torchtitan) turn_on_free_switches(question.base);
     }
     settle(today_config && today_config->dialect == dialect);
+    calibration = calibration.for_case(*hardware, routing_of_load(*model, question.load));
     result = make_plan(question, calibration, theirs ? std::optional(theirs->run) : std::nullopt);
     if (theirs) {
       result.against->notes = theirs->notes;
@@ -406,6 +407,7 @@ int run_plan_command(const CommandOptions& options) {
     for (int64_t devices = 1; devices <= kMostDevices; devices *= 2) {
       hardware = machine_of(machine, devices);
       question.hardware = hardware.get();
+      calibration = calibration.for_case(*hardware, routing_of_load(*model, question.load));
       result = make_plan(question, calibration, std::nullopt);
       if (result.answer.num_fit > 0) break;
     }

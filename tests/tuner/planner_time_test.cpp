@@ -516,6 +516,16 @@ BOOST_AUTO_TEST_CASE(a_fit_finds_the_rates_that_made_the_runs) {
   }
   const Fit fit = fit_rates(runs);
   BOOST_TEST(fit.median_error < 0.01);
+  // Runs of one kind that all take 10 % longer, against a prior of half their weight.
+  std::vector<MeasuredRun> slower = runs;
+  for (MeasuredRun& run : slower) {
+    run.tokens_per_s =
+        tokens_per_s_per_device(run.step->run(), 1.1 * run.step->price(truth).seconds);
+  }
+  const CaseFit of_case = fit_case(slower, truth, static_cast<double>(runs.size()) / 2);
+  BOOST_TEST(std::log(of_case.factor) == std::log(1.1) / 1.5, boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(of_case.low < of_case.factor);
+  BOOST_TEST(of_case.factor < of_case.high);
   // Of a run that it has not seen, whatever single rates can be told apart.
   PlanRun other = run_of(moe, hardware);
   other.global_batch_size = 256;

@@ -61,8 +61,8 @@ constexpr RateRow kRates[] = {
     {"drift_moe", &R::drift_moe, 0, 0.05, 0, "Monthly gain of releases, MoE."},
     {"drift_dense", &R::drift_dense, 0, 0.05, 0, "Monthly gain of releases, dense."},
 };
-static_assert(sizeof(Rates) == std::size(kRates) * sizeof(double),
-              "every member of Rates has one row");
+static_assert(sizeof(Rates) == std::size(kRates) * sizeof(double) + sizeof(CaseFactors),
+              "every rate has one row");
 
 /// Linear in log2(seq) through the values at 4K and 16K; constant below 2K and above 16K.
 double interpolate_by_length(double seq, double at_4k, double at_16k) {

@@ -20,6 +20,14 @@ Generation generation_of(const spec::HardwareSpec& hardware);
 /// Whether it is a later revision of its generation, by its peak in FP4 (B300, GB300).
 bool is_later_revision(const spec::HardwareSpec& hardware);
 
+/// One for each PrecisionRecipe.
+using CaseFactors = std::array<double, spec::NameTable<spec::PrecisionRecipe>::kRows.size()>;
+constexpr CaseFactors no_case_factors() {
+  CaseFactors ones{};
+  ones.fill(1);
+  return ones;
+}
+
 /// Shares are of a peak or bandwidth; factors are of the time that the plain arithmetic gives.
 struct Rates {
   // Products of the layers, by generation and by what they compute in.
@@ -59,6 +67,9 @@ struct Rates {
   double parameter_ns = 60e3;     ///< of each step and parameter tensor of a rank, on x86
   double drift_moe = 0.014;       ///< gain of a month's releases at the same configuration
   double drift_dense = 0.005;
+  /// Step time of the runs that are asked for over what the rates above say, by precision. It is no
+  /// rate: it belongs to a machine, a kind of routing and a half-year.
+  CaseFactors case_factor = no_case_factors();
 };
 
 /// Months after 2026-06 of the first and the last release among the published runs that the shipped

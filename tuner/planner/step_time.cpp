@@ -86,7 +86,8 @@ class StepPricer {
     revision_ = is_later_revision(hw_) ? rates.later_revision : 1;
     const bool is_moe = run.model->num_experts > 0;
     const double drift = is_moe ? rates.drift_moe : rates.drift_dense;
-    drift_ = std::exp(-drift * fitted_month(context.months));
+    scale_ = std::exp(-drift * fitted_month(context.months)) *
+             rates.case_factor[static_cast<size_t>(k_.precision)];
   }
 
   LayerTime layer(const PreparedStep::Alike& alike) const {
@@ -135,7 +136,7 @@ class StepPricer {
     if (k_.task != spec::TrainingTask::lora) {
       step.part(TimePart::fixed) += 1e-9 * rates_.parameter_ns * host_slowness() * num_parameters;
     }
-    for (double& part : step.parts) part *= drift_;
+    for (double& part : step.parts) part *= scale_;
     for (const double part : step.parts) step.seconds += part;
     return step;
   }
@@ -430,7 +431,7 @@ class StepPricer {
   const spec::HardwareSpec& hw_;
   const Rates& rates_;
   double revision_ = 1;
-  double drift_ = 1;
+  double scale_ = 1;  ///< of all parts, by release and kind of run
 };
 
 }  // namespace

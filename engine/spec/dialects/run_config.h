@@ -115,6 +115,10 @@ inline constexpr size_t kMostNamed = 20;
 /// "--lr, --data-path and 3 more".
 std::string text_of_keys(const std::vector<std::string>& keys);
 
+/// Whether a run sends tokens to experts in turns, whatever its router says; its figures say
+/// nothing of real routing.
+bool forces_balance(const RunConfig& run);
+
 /// Whether a setting that no knob stands for holds for one layout only, such as a list of stages.
 bool follows_layout(const UnknownSetting& setting, Dialect dialect);
 /// Whether two runs have the same stages and groups, and compute the same again.

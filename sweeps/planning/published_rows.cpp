@@ -422,7 +422,9 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     result.run.hardware = result.hardware.get();
     result.run.seq_length = row.integer("seq_length", 0, 0);
     if (result.run.seq_length < 1) throw base::UsageError("does not state seq_length");
-    result.months = months_of(row.object("software").text("date"));
+    const std::string date = row.object("software").text("date");
+    result.months = months_of(date);
+    result.is_month_stated = date.size() > std::string_view("2026").size();
     result.routing = row.text("routing", "unknown");
     read_knobs(row, result);
     read_stages(row, result.run);

@@ -63,10 +63,11 @@ class Defaults {
     return generation_ == tuner::planner::Generation::blackwell;
   }
   /// From 26.06 on recipes for racks and B300 capture the whole iteration, those with Muon do not.
+  /// A year alone does not say that a run is of such a release.
   [[nodiscard]] bool has_full_graphs() const {
     const bool is_hybrid = has_mixer(*result_.model, Mixer::mamba);
-    return is_blackwell() && result_.months >= kFullGraphs && !is_hybrid &&
-           knobs_.optimizer != spec::OptimizerKind::muon &&
+    return is_blackwell() && result_.is_month_stated && result_.months >= kFullGraphs &&
+           !is_hybrid && knobs_.optimizer != spec::OptimizerKind::muon &&
            (is_rack(result_) || tuner::planner::is_later_revision(*result_.hardware)) &&
            knobs_.precision != spec::PrecisionRecipe::bf16;
   }
@@ -92,7 +93,8 @@ class Defaults {
                             PlanGraph::moe_preprocess};
       note("cuda_graphs attn, mamba, moe_router, moe_preprocess");
     } else if (is_blackwell() && !is_latent &&
-               (is_rack(result_) || tuner::planner::is_later_revision(*result_.hardware))) {
+               ((is_rack(result_) && !result_.model->has_attention_sinks) ||
+                tuner::planner::is_later_revision(*result_.hardware))) {
       knobs_.cuda_graphs = {PlanGraph::attn, PlanGraph::moe_router, PlanGraph::moe_preprocess};
       note("cuda_graphs attn, moe_router, moe_preprocess");
     } else {
@@ -140,7 +142,8 @@ class Defaults {
         knobs_.recompute.add(module);
       }
       note("recompute moe, layernorm, core_attn, moe_act");
-    } else if (result_.model->has_attention_sinks) {
+    } else if (result_.model->has_attention_sinks &&
+               !tuner::planner::is_later_revision(*result_.hardware)) {
       knobs_.recompute.add(PlanRecompute::layernorm);
       knobs_.recompute.add(PlanRecompute::moe_act);
       note("recompute layernorm, moe_act");

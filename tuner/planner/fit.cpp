@@ -235,6 +235,7 @@ std::vector<FittedRate> take_probed(const spec::HardwareSpec& hardware, Rates& r
   const std::pair<double Rates::*, double> measured[] = {
       {product, share(Work::product)},
       {&Rates::grouped, over(share(Work::grouped), share(Work::product))},
+      {&Rates::product_half_rows, hardware.half_rows[static_cast<size_t>(Work::product)]},
       {&Rates::grouped_half_rows, hardware.half_rows[static_cast<size_t>(Work::grouped)]},
       {&Rates::attention, share(Work::attention) * hardware.peak_flops_per_s / published},
       {&Rates::memory_dense, over(1, share(Work::heavy))}};

@@ -23,6 +23,8 @@ constexpr RateRow kRates[] = {
      "Products in MXFP8, Blackwell."},
     {"product_blackwell_nvfp4", &R::product_blackwell_nvfp4, 0.1, 1, 0.2,
      "Products in NVFP4, Blackwell."},
+    {"product_half_rows", &R::product_half_rows, 1, 4000, 0.7,
+     "Rows of a rank at which a dense product reaches half of its rate."},
     {"grouped", &R::grouped, 0.3, 1.2, 0, "Experts' products over the others."},
     {"grouped_half_rows", &R::grouped_half_rows, 10, 3000, 0.5,
      "Rows of an expert at which its products reach half of their rate."},

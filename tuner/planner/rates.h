@@ -38,6 +38,7 @@ struct Rates {
   double product_blackwell_fp8 = 0.67;
   double product_blackwell_mxfp8 = 0.61;
   double product_blackwell_nvfp4 = 0.38;
+  double product_half_rows = 100;  ///< rows of a rank at which half of that is reached
   double grouped = 0.95;           ///< experts' products, over the others
   double grouped_half_rows = 400;  ///< rows of an expert at which half of that is reached
   double attention = 0.7;          ///< over published kernel measurements

@@ -198,12 +198,13 @@ class StepPricer {
       case Work::product:
       case Work::grouped: {
         double rate = product_flops_per_s(rates_, hw_, recipe) * revision_;
-        double flops = op.flops;
-        if (op.work == Work::grouped) {
+        const bool is_grouped = op.work == Work::grouped;
+        if (is_grouped) {
           rate *= rates_.grouped;
           if (!k_.moe_grouped_gemm) rate /= ungrouped_slowness(run_, op);
-          flops += rates_.grouped_half_rows * (is_narrow ? 2 : 1) * op.row_flops;
         }
+        const double half_rows = is_grouped ? rates_.grouped_half_rows : rates_.product_half_rows;
+        const double flops = op.flops + half_rows * (is_narrow ? 2 : 1) * op.row_flops;
         double seconds = std::max(flops / rate, op.bytes / bandwidth);
         // Quantizing reads and writes 4.5 bytes for each element of an operand. `bytes` has about 4
         // for it: 2 of the operand itself, 2 of a result that is about as large.

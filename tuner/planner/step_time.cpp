@@ -159,13 +159,10 @@ class StepPricer {
 
   void add_op(const OpWork& op, FeedForward half, LayerTime& time) const {
     if (op.pass == Pass::wgrad && k_.task == spec::TrainingTask::lora) return;
-    const bool is_biased =
-        run_.model->has_expert_bias && (op.work == Work::grouped || is_of_experts(op.op));
     double seconds = op_seconds(op, k_.precision);
-    // What the fused kernels would spare moves 16 bits, whatever the products compute in.
-    if (is_biased) {
-      seconds += (rates_.biased_experts - 1) * op_seconds(op, spec::PrecisionRecipe::bf16);
-    }
+    // Biases and clamps are passes over the rows of their own, in 16 bits whatever the products
+    // compute in.
+    if (run_.model->has_expert_bias && op.op == Op::expert_act) seconds *= rates_.biased_experts;
     if (is_done_by_dispatcher(op.op)) seconds *= rates_.fused_permute;
     const TimePart part = op.work == Work::grouped   ? TimePart::experts
                           : op.work == Work::product ? TimePart::products

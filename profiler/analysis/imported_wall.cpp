@@ -87,6 +87,7 @@ class Judge {
         if (!trace.has_name(op) && !is_comm) unnamed_ns_ += op_ns;
       }
       roofline_.add(trace, rank.window.ops, windows.wide(), peaks);
+      kernels_.add(trace, rank.window, windows.wide());
       ++num_judged_;
       num_ops_ += static_cast<int64_t>(rank.window.ops.size());
     }
@@ -124,6 +125,7 @@ class Judge {
     add_missing(wall);
     add_notes(wall);
     wall.matching = std::move(matching_);
+    wall.kernels = kernels_;
     return wall;
   }
 
@@ -518,6 +520,7 @@ class Judge {
       host += explain_host(traces_[i], ranks_[i].segments);
     }
     add_host_copies(wall);
+    if (!replay_) split_accounts(wall, host);
     if (host.total_ns() == 0) return;
     const auto parts = parts_of(host);
     const HostPart& largest = *std::ranges::max_element(parts, {}, &HostPart::ns);
@@ -535,6 +538,16 @@ class Judge {
                    fmt::format("of the time in which the host was late, {} {}",
                                base::format_ratio(ratio), part.text));
     }
+  }
+
+  /// What the accounts alone tell of causes.
+  void split_accounts(ImportedWall& wall, const HostTime& host) const {
+    split_host_share(host, input_ns_, wall.shares[place_of(WallLabel::host)], wall.sub_ceilings);
+    const double offload = wall.shares[place_of(WallLabel::memory)];
+    wall.sub_ceilings[static_cast<size_t>(SubCause::offload)] = offload;
+    if (wall.label != WallLabel::memory || !wall.sub_cause.empty()) return;
+    wall.sub_cause = row_of(SubCause::offload).name;
+    wall.summary += " (offload)";
   }
 
   /// Input is the loader's as well, which the parts of the host's own time do not show.
@@ -646,6 +659,7 @@ class Judge {
   const DevicePeaks& peaks_;
   const MemoryFacts& memory_;
   ImportedRoofline roofline_;
+  KernelCosts kernels_;
   std::vector<JudgedRank> ranks_;              // by trace
   std::vector<std::vector<bool>> is_message_;  ///< by trace and row of its comms: between stages
   std::vector<bool> is_offloading_;            ///< by trace

@@ -12,6 +12,7 @@
 
 #include "profiler/analysis/group_costs.h"
 #include "profiler/analysis/imported_roofline.h"
+#include "profiler/analysis/kernel_costs.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/wall.h"
 #include "profiler/analysis/wall_label.h"
@@ -36,6 +37,7 @@ struct ImportedWall {
   std::string summary;                                  ///< a sentence
   std::vector<Evidence> evidence;
   GroupCosts groups;            ///< whose communication it is, and what it costs
+  KernelCosts kernels;          ///< what kernels of each class cost, and launching them
   CollectiveMatching matching;  ///< of the traces; empty where fewer than two have device work
 };
 

@@ -260,6 +260,19 @@ std::array<HostPart, 6> parts_of(const HostTime& host) {
   }};
 }
 
+void split_host_share(const HostTime& host, double input_ns, double share,
+                      std::array<double, kNumSubCauses>& ratios) {
+  const double all_ns = host.total_ns() + input_ns;
+  if (all_ns <= 0) return;
+  const auto set = [&](SubCause cause, double ns) {
+    ratios[static_cast<size_t>(cause)] = share * ns / all_ns;
+  };
+  set(SubCause::launch, host.launch_ns + host.between_ns);
+  set(SubCause::sync, host.sync_ns + host.copy_ns);
+  set(SubCause::allocator, host.allocation_ns);
+  set(SubCause::loader, host.loader_ns + host.stall_ns + input_ns);
+}
+
 HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments) {
   // Calls of each thread by start; those of a thread do not overlap.
   std::vector<std::vector<uint32_t>> by_thread(trace.threads.size());

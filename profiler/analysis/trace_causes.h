@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "profiler/analysis/trace_windows.h"
+#include "profiler/analysis/wall_label.h"
 #include "profiler/imported_trace.h"
 
 namespace moetune::profiler {
@@ -99,5 +100,11 @@ struct HostPart {
 };
 /// Launching and the program between launches are one part.
 std::array<HostPart, 6> parts_of(const HostTime& host);
+
+/// Splits the host's share of the time among its causes, in `ratios`. `input_ns`: copies of input
+/// with nothing beside them, which are of that share, too, and the loader's. Copies that the host
+/// waits for count as synchronisation, as in a replay.
+void split_host_share(const HostTime& host, double input_ns, double share,
+                      std::array<double, kNumSubCauses>& ratios);
 
 }  // namespace moetune::profiler

@@ -12,6 +12,7 @@
 #include "engine/spec/dialects/run_config.h"
 #include "kernels/base/step_parts.h"
 #include "profiler/analysis/group_costs.h"
+#include "profiler/analysis/kernel_costs.h"
 #include "sweeps/runs/run_log.h"
 #include "tuner/planner/run.h"
 
@@ -29,6 +30,8 @@ struct FoundWall {
   bool is_fragmented = false;
   /// What the communication of each group costs, where traces name groups.
   profiler::GroupCosts groups = {};
+  /// What kernels of each class cost, and launching them; zeros: not known.
+  profiler::KernelCosts kernels = {};
 };
 
 /// The run to change. Without a configuration, remedies use Megatron-LM's flags and do not know
@@ -53,12 +56,13 @@ struct Remedy {
   std::string why;                       ///< a sentence
   std::string refused;      ///< the constraint that forbids it: name and message; or empty
   bool is_of_wall = false;  ///< false: it is against another label with a considerable share
-  /// It may let a failed run go on: a rule asks for it, or the host may have had no memory left.
-  bool saves_no_time = false;
+  /// It may let a failed run go on, and saves no time: a rule asks for it, or it frees memory of
+  /// the device or of the host.
+  bool is_for_failure = false;
 };
 
-/// Remedies for the wall and for other labels with a considerable share, by falling ceiling,
-/// refused ones last. Empty for an unknown wall.
+/// Remedies for the wall, and a few for each other label with a considerable share, by falling
+/// ceiling, refused ones last. Empty for an unknown wall.
 std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& run);
 
 /// What a rule of the framework asks for that the run broke, where the assertion names one setting;

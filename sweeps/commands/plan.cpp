@@ -1,6 +1,7 @@
 // moetune plan: which configurations of a cluster fit, and how fast they will be.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -26,6 +27,7 @@
 #include "sweeps/planning/plan_answer.h"
 #include "sweeps/planning/plan_report.h"
 #include "sweeps/planning/token_limit.h"
+#include "sweeps/table.h"
 #include "sweeps/trace_file.h"
 #include "tuner/planner/rules.h"
 
@@ -444,7 +446,7 @@ int run_plan_command(const CommandOptions& options) {
     if (options.has("export")) document["exported"] = written;
     std::cout << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   } else {
-    std::cout << to_text(result);
+    std::cout << to_text(result, terminal_width(STDOUT_FILENO));
     if (!written.empty()) std::cout << '\n' << written;
   }
   // Last, as it takes the traces. Standard output is the answer's.

@@ -121,6 +121,7 @@ double speed_ratio(const Against& theirs, const PlanResult& result);
 double missing_bytes(const tuner::planner::PlanQuestion& question, double peak_bytes);
 
 nlohmann::json to_json(const PlanResult& result);
-std::string to_text(const PlanResult& result);
+/// `width`: of the terminal, empty where it is none.
+std::string to_text(const PlanResult& result, std::optional<size_t> width);
 
 }  // namespace moetune::sweeps

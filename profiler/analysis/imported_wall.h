@@ -64,6 +64,7 @@ struct ImportedWall {
 ///    reach kLeastBindingRatio. Waiting for a stage whose messages are matched counts for any
 ///    label's share, and what collectives take from work beside them for communication's, where
 ///    that is the sub-cause. A replay that is off by more than 5 % is not used.
+///    Where none can be, the causes of host and memory have their shares of the accounts.
 ///  - Compute is told apart as in our own steps (step_verdict.h) where `peaks` are known and at
 ///    least half of the kernels' time is of known work (imported_roofline.h). Otherwise it is said
 ///    why not.

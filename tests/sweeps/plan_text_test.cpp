@@ -1,5 +1,6 @@
 // The answer of moetune plan as text, on terminals of several widths.
 #include <boost/test/unit_test.hpp>
+#include <memory>
 #include <sstream>
 #include <string>
 

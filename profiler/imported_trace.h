@@ -124,6 +124,9 @@ struct KernelWork {
   bool is_eight_bit = false;
 };
 
+/// What a kernel that sends one message and receives another is said to be (CommCall::collective).
+inline constexpr std::string_view kSendAndReceive = "send_recv";
+
 /// The file's description of one communication kernel. A name is kNoRow if the file lacks it.
 struct CommCall {
   uint32_t group = kNoRow;        ///< name of the process group (communicator): "0"

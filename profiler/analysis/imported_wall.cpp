@@ -582,6 +582,14 @@ class Judge {
       add_evidence(wall, "matched_messages", static_cast<double>(count), "count",
                    fmt::format("{} messages between stages were found at both ends", count));
     }
+    if (wall.label == WallLabel::communication && matching_.num_loose_exchanges > 0) {
+      add_evidence(wall, "loose_exchanges", static_cast<double>(matching_.num_loose_exchanges),
+                   "count",
+                   fmt::format("{} kernels send and receive in one group of calls, and are not of "
+                               "neighbouring stages as far as their ends tell: they count as "
+                               "communication",
+                               matching_.num_loose_exchanges));
+    }
     if (matching_.matched.empty()) {
       if ((wall.label == WallLabel::communication && matching_.messages.empty()) ||
           wall.sub_cause == kUnmatched) {

@@ -440,7 +440,8 @@ bool may_exchange_rows(const profiler::ImportedTrace& trace) {
     // What the file calls it counts before the kernel's name.
     if (op.comm != profiler::kNoRow && trace.comms[op.comm].collective != profiler::kNoRow) {
       const std::string& collective = trace.names[trace.comms[op.comm].collective];
-      const bool is_any = collective == "coalesced";  // several messages at once
+      // Several messages at once.
+      const bool is_any = collective == "coalesced" || collective == profiler::kSendAndReceive;
       if (is_any || is_one_of(collective, {"all_to_all", "alltoall", "AllToAll"})) return true;
       continue;
     }

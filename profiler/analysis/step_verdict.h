@@ -80,6 +80,8 @@ struct StepVerdict {
 ///  - Stages wait for whatever is late on another one. The pipeline's ceiling is what of that is
 ///    left where the causes of all other labels are dropped already.
 ///  - Within a label the cause with the largest ceiling; one link where it is half of the label's.
+///    Launching that is late only behind synchronisations, which let the device run empty, is
+///    theirs.
 ///  - Compute is bound by occupancy (what kernels take longer than the roofline) or bandwidth where
 ///    dropping that would gain base::kLeastBindingRatio, else by FLOPs.
 ///  - The rank is that whose part of the sub-cause makes 0.6 of its ceiling, and 1.5 times that of

@@ -71,21 +71,52 @@ EndsTogether nearest_pairs(const std::vector<LooseEnd>& sent, const std::vector<
   return pairs;
 }
 
-/// Those with most pairs, no more than two for each trace.
+/// What two traces have in common, and which of them sent first.
+struct Link {
+  Neighbours traces;
+  size_t num_pairs = 0;
+  LooseEnd first;
+};
+
+/// Those with most pairs, no more than two for each trace: of those with half as many as its first
+/// at least, one to which it sends first, as to the next stage, and one from which it receives
+/// first. Ranks of one stage that end together would else be told from each other by chance only.
 std::set<Neighbours> chosen_neighbours(const EndsTogether& pairs) {
-  std::map<Neighbours, size_t> counts;
-  for (const auto& [sent, received] : pairs) ++counts[neighbours_of(sent, received)];
-  std::vector<std::pair<Neighbours, size_t>> by_count(counts.begin(), counts.end());
-  std::ranges::stable_sort(by_count, std::ranges::greater(),
-                           [](const auto& entry) { return entry.second; });
+  std::map<Neighbours, Link> by_traces;
+  for (const auto& [sent, received] : pairs) {
+    Link& link = by_traces[neighbours_of(sent, received)];
+    if (link.num_pairs++ == 0 || sent.end_ns < link.first.end_ns) link.first = sent;
+  }
+  std::vector<Link> links;
+  for (const auto& [traces, link] : by_traces) {
+    links.push_back(link);
+    links.back().traces = traces;
+  }
+  std::ranges::stable_sort(links, std::ranges::greater(), &Link::num_pairs);
+  std::map<uint32_t, size_t> most_of;  // pairs, by trace
+  for (const Link& link : links) {
+    most_of.try_emplace(link.traces.first, link.num_pairs);
+    most_of.try_emplace(link.traces.second, link.num_pairs);
+  }
   std::map<uint32_t, size_t> num_of;
+  std::set<uint32_t> with_next;
+  std::set<uint32_t> with_before;
   std::set<Neighbours> chosen;
-  for (const auto& [neighbours, count] : by_count) {
-    const auto [a, b] = neighbours;
-    if (num_of[a] == kMostStageNeighbours || num_of[b] == kMostStageNeighbours) continue;
-    ++num_of[a];
-    ++num_of[b];
-    chosen.insert(neighbours);
+  for (const bool may_be_any : {false, true}) {
+    for (const Link& link : links) {
+      const auto [a, b] = link.traces;
+      const uint32_t from = link.first.trace;
+      const uint32_t to = from == a ? b : a;
+      if (num_of[a] == kMostStageNeighbours || num_of[b] == kMostStageNeighbours) continue;
+      const bool has_many = 2 * link.num_pairs >= std::max(most_of[a], most_of[b]);
+      const bool is_one_each_way = !with_next.contains(from) && !with_before.contains(to);
+      if (!may_be_any && !(has_many && is_one_each_way)) continue;
+      if (!chosen.insert(link.traces).second) continue;
+      ++num_of[a];
+      ++num_of[b];
+      with_next.insert(from);
+      with_before.insert(to);
+    }
   }
   return chosen;
 }

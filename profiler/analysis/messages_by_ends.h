@@ -19,8 +19,9 @@ using EndsTogether = std::vector<std::pair<LooseEnd, LooseEnd>>;
 
 /// What was sent and what was received, for each message, by the end of the former. Of several ends
 /// the nearest two are one message. A rank has two neighbours at most, as a stage of a pipeline
-/// has: those with which it has most pairs. Empty where fewer than four fifths of the ends find
-/// another one within 100 us.
+/// has: those with which it has most pairs, and of equal ones such as it sends to first and
+/// receives from first. Empty where fewer than four fifths of the ends find another one within 100
+/// us.
 EndsTogether pair_by_ends(std::vector<LooseEnd> sent, std::vector<LooseEnd> received);
 
 /// The kernels of two stages that send each other a message at once, first that of the earlier

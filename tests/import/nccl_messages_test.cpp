@@ -12,6 +12,7 @@
 #include "profiler/analysis/imported_steps.h"
 #include "profiler/analysis/imported_wall.h"
 #include "profiler/analysis/matched_collectives.h"
+#include "profiler/analysis/messages_by_ends.h"
 #include "profiler/import/trace_files.h"
 #include "tests/import/nsys_export.h"
 #include "tests/profiler/temp_folder.h"
@@ -332,6 +333,34 @@ BOOST_AUTO_TEST_CASE(few_ends_together_are_no_messages) {
     traces[0].ops[row].end_ns += 400'000;
   }
   BOOST_TEST(match_across_ranks(traces).messages.empty());  // 16 of 32 ends are left
+}
+
+// Three stages of two ranks each, which end together: 0 and 1, 2 and 3, 4 and 5. Half of the time
+// the end next to a rank's is that of the other one.
+BOOST_AUTO_TEST_CASE(ranks_of_one_stage_have_one_partner_each_way) {
+  std::vector<LooseEnd> sent;
+  std::vector<LooseEnd> received;
+  int64_t end = 0;
+  for (uint32_t round = 0; round < 4; ++round) {
+    for (const auto& [from, to] : kForthAndBack) {
+      end += 1'000'000;
+      for (uint32_t i = 0; i < 2; ++i) {
+        const auto sender = static_cast<uint32_t>(2 * (from - 10)) + i;
+        const auto receiver = static_cast<uint32_t>(2 * (to - 10)) + (round % 2 == 0 ? i : 1 - i);
+        sent.push_back({sender, round, end + 10'000 * i});
+        received.push_back({receiver, round, end + 10'000 * i + 1000});
+      }
+    }
+  }
+  std::map<std::pair<uint32_t, uint32_t>, int> num_of;
+  for (const auto& [one, other] : pair_by_ends(sent, received)) ++num_of[{one.trace, other.trace}];
+  BOOST_TEST(num_of.size() == 8U);
+  for (const auto& [from, to] : kForthAndBack) {
+    for (uint32_t i = 0; i < 2; ++i) {
+      const std::pair<uint32_t, uint32_t> hop(2 * (from - 10) + i, 2 * (to - 10) + i);
+      BOOST_TEST(num_of[hop] == 4);
+    }
+  }
 }
 
 // Of two communicators: two kernels of one group, one sends and one receives.

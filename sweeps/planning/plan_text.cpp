@@ -65,6 +65,14 @@ std::string why_slower(const planner::StepTime& best, const planner::StepTime& o
                      base::format_ns(std::llround(more * 1e9)));
 }
 
+std::string_view order_text(const Against& theirs) {
+  if (theirs.missing_bytes <= 0) return "Each change alone:";
+  const bool has_remedy = std::ranges::any_of(
+      theirs.changes, [](const KnobGain& change) { return change.verdict == Verdict::fits; });
+  return has_remedy ? "Each change alone, those that make yours fit in front:"
+                    : "No change alone makes yours fit. Each alone, the least memory in front:";
+}
+
 namespace {
 
 json change_json(const KnobGain& change) {
@@ -179,15 +187,6 @@ std::string speed_text(const Against& theirs, const PlanResult& result) {
         theirs.run.seq_length);
   }
   return text;
-}
-
-/// What the order of the changes follows where the run of today does not fit.
-std::string_view order_text(const Against& theirs) {
-  if (theirs.missing_bytes <= 0) return "Each change alone:";
-  const bool has_remedy = std::ranges::any_of(
-      theirs.changes, [](const KnobGain& change) { return change.verdict == Verdict::fits; });
-  return has_remedy ? "Each change alone, those that make yours fit in front:"
-                    : "No change alone makes yours fit. Each alone, the least memory in front:";
 }
 
 void add_against(const PlanResult& result, std::string& text) {

@@ -182,17 +182,18 @@ void read_adapters(const RowReader& row, PublishedRow& result) {
                           {peft, "dim"},
                           {flags.reader(), "lora_rank"},
                           {flags.reader(), "peft.dim"}};
-  std::optional<int64_t> rank;
+  std::optional<int32_t> rank;
   for (const Place& place : places) {
     const bool is_there = place.reader.has(place.key);
     if (result.run.knobs.task != spec::TrainingTask::lora || !is_there || rank) continue;
     rank = place.reader.size(place.key, 1);
   }
   if (result.run.knobs.task != spec::TrainingTask::lora) return;
-  result.run.lora_rank = rank.value_or(result.run.lora_rank);
+  int32_t& taken = result.run.knobs.lora_rank;
+  taken = rank.value_or(taken);
   if (!rank) {
-    result.assumed.push_back(fmt::format(
-        "lora_rank {}: the row does not say, Megatron-Bridge's default", result.run.lora_rank));
+    result.assumed.push_back(
+        fmt::format("lora_rank {}: the row does not say, Megatron-Bridge's default", taken));
   }
   result.assumed.emplace_back(
       "adapters at linear_qkv, linear_proj, linear_fc1 and linear_fc2, one for all experts of a "

@@ -455,16 +455,16 @@ BOOST_AUTO_TEST_CASE(adapters_have_a_rank) {
   row.erase("lora_rank");
   row["task"] = "lora";
   const PublishedRow silent = read(row);
-  BOOST_TEST(silent.run.lora_rank == 32);
+  BOOST_TEST(silent.run.knobs.lora_rank == 32);
   BOOST_TEST(is_told(silent, "lora_rank 32: the row does not say"), json(silent.assumed).dump());
   BOOST_TEST(is_told(silent, "one for all experts of a rank"), json(silent.assumed).dump());
   row["other_knobs"]["lora-rank"] = "4";
-  BOOST_TEST(read(row).run.lora_rank == 4);
+  BOOST_TEST(read(row).run.knobs.lora_rank == 4);
   row["peft"] = {{"dim", 8}};
-  BOOST_TEST(read(row).run.lora_rank == 8);
+  BOOST_TEST(read(row).run.knobs.lora_rank == 8);
   row["lora_rank"] = 16;
   const PublishedRow stated = read(row);
-  BOOST_TEST(stated.run.lora_rank == 16);
+  BOOST_TEST(stated.run.knobs.lora_rank == 16);
   BOOST_TEST(!is_told(stated, "lora_rank"), json(stated.assumed).dump());
 }
 

@@ -57,7 +57,7 @@ BOOST_AUTO_TEST_CASE(adapters_alone_are_trained) {
   BOOST_TEST(parts.gradients == 4 * 32 * features, exactly);
   BOOST_TEST(parts.optimizer == 12 * 32 * features / 8, exactly);
   BOOST_TEST(parts.dummy_gradients == 0);
-  run.lora_rank = 8;
+  run.knobs.lora_rank = 8;
   BOOST_TEST(predict_memory(run).worst().peak.gradients == 4 * 8 * features, exactly);
   run.knobs.dp = 4;
   run.knobs.tp = 2;
@@ -77,6 +77,50 @@ BOOST_AUTO_TEST_CASE(experts_of_a_rank_share_their_adapter) {
   const MemoryParts parts = predict_memory(run).worst().peak;
   BOOST_TEST(parts.gradients == 4 * 32 * (attention + experts), exactly);
   BOOST_TEST(parts.optimizer == 12 * 32 * (attention / 8 + experts / 2), exactly);
+}
+
+// Frozen matrices keep no input, the adapters beside them do: in 16 bits, and gathered where
+// tensor-parallel ranks share it. Between its halves each keeps 32 columns of 2 bytes.
+BOOST_AUTO_TEST_CASE(adapters_save_their_inputs) {
+  const spec::ModelSpec dense = dense_model();
+  const spec::ModelSpec moe = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  const auto exactly = boost::test_tools::tolerance(1e-12);
+  const auto more_than_trained = [](PlanRun run) {
+    const double trained = predict_memory(run).worst().peak.activations;
+    run.knobs.task = spec::TrainingTask::lora;
+    return predict_memory(run).worst().peak.activations - trained;
+  };
+  constexpr double kLayers = 8;
+  constexpr double kTokens = 4096;
+  // Four adapters a layer.
+  constexpr double kHalves = 4 * kTokens * 32 * 2;
+  PlanRun run = run_of(dense, hardware);
+  run.knobs.dp = 8;
+  BOOST_TEST(more_than_trained(run) == kLayers * kHalves, exactly);
+  run.knobs.lora_rank = 8;
+  BOOST_TEST(more_than_trained(run) == kLayers * kHalves / 4, exactly);
+  run.knobs.lora_rank = 32;
+  // In FP8 a byte more of the inputs of both halves of the layer and of the activation, and none
+  // for the copy of attention's output.
+  run.knobs.precision = spec::PrecisionRecipe::fp8_current;
+  BOOST_TEST(more_than_trained(run) == kLayers * (kHalves + kTokens * (1024 + 1024 + 2816 - 1024)),
+             exactly);
+  run.knobs.precision = spec::PrecisionRecipe::bf16;
+  // The other half of both inputs.
+  run.knobs.tp = 2;
+  run.knobs.dp = 4;
+  BOOST_TEST(more_than_trained(run) == kLayers * (kHalves + 2 * (kTokens / 2) * 1024 * 2), exactly);
+  // Recomputed they come back in one layer.
+  run.knobs.recompute = {PlanRecompute::full};
+  BOOST_TEST(more_than_trained(run) == 0);
+  PlanRun routed = run_of(moe, hardware);
+  routed.knobs.dp = 8;
+  routed.knobs.ep = 4;
+  // Four experts of each token: so many rows on each rank.
+  BOOST_TEST(
+      more_than_trained(routed) == kLayers * (2 * kTokens * 32 * 2 + 2 * (4 * kTokens) * 32 * 2),
+      exactly);
 }
 
 BOOST_AUTO_TEST_CASE(experts_have_replicas_of_their_own) {

@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "tuner/planner/adapters.h"
+
 namespace moetune::tuner::planner {
 
 namespace {
@@ -96,14 +98,14 @@ MemoryParts static_parts(const PlanRun& run, const Weights& weights, double shap
       is_sharded ? dense_products / copies + (weights.products - dense_products) / expert_copies
                  : weights.products;
   // Frozen weights have neither gradients nor state: adapters beside them do.
-  const bool has_adapters = k.task == spec::TrainingTask::lora;
-  const auto rank = static_cast<double>(run.lora_rank);
+  const bool is_frozen = has_adapters(k);
+  const double rank = k.lora_rank;
   const double dense_adapters = rank * weights.adapters;
   const double expert_adapters = rank * weights.expert_adapters;
-  const double held_adapters = has_adapters ? held_of(dense_adapters, expert_adapters) : 0;
-  const double trained = has_adapters ? held_adapters : held;
+  const double held_adapters = is_frozen ? held_of(dense_adapters, expert_adapters) : 0;
+  const double trained = is_frozen ? held_adapters : held;
   const double owned =
-      has_adapters ? owned_of(dense_adapters, expert_adapters) : owned_of(dense, weights.experts);
+      is_frozen ? owned_of(dense_adapters, expert_adapters) : owned_of(dense, weights.experts);
   MemoryParts parts;
   parts.weights = element * (held + held_adapters);
   const double gradient = bytes_of(k.main_grads);
@@ -112,7 +114,7 @@ MemoryParts static_parts(const PlanRun& run, const Weights& weights, double shap
   if (gradient < 4 && !k.precision_aware_optimizer) parts.optimizer += 4 * owned;
   parts.narrow_weights = narrow_bytes(run) * held_products;
   if (has_narrow_weights(k)) parts.weights -= element * held_products;
-  if (k.gradient_accumulation_fusion && !has_adapters) {
+  if (k.gradient_accumulation_fusion && !is_frozen) {
     parts.dummy_gradients = element * shapes_elements;
   }
   return parts;
@@ -358,7 +360,6 @@ PlanRun PreparedMemory::with(const PlanKnobs& knobs, double load) const {
   run.seq_length = run_.seq_length;
   run.load = load;
   run.ep_chunks = run_.ep_chunks;
-  run.lora_rank = run_.lora_rank;
   return run;
 }
 

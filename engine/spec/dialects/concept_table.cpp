@@ -387,11 +387,14 @@ constexpr Row kRows[] = {
      {},
      kAlways},
     // What is trained for.
-    {"task", knob(&PlanKnobs::task), {kByParts, "", "", kByParts}, all("pretrain")},
+    {"task", knob(&PlanKnobs::task), {kByParts, kByParts, "", kByParts}, all("pretrain")},
+    {"lora_rank", knob(&PlanKnobs::lora_rank), {"", kByParts, "", kByParts}, all("32")},
     {"sft", Part{Kind::flag}, {"--sft", "", "", ""}, all("false")},
     {"stage", Part{Kind::word}, primus_only("stage"), {}},
     {"lora", Part{Kind::flag}, primus_only("lora.enabled"), all("false")},
-    {"peft", Part{Kind::word}, {"", "peft", "", ""}, {}},
+    // Megatron-Bridge's recipes have ranks of their own.
+    {"lora_dim", Part{Kind::integer}, {"", "peft.dim", "", "lora.dim"}, {"", "", "", "32"}},
+    {"peft", Part{Kind::word}, {"", "--peft_scheme", "", ""}, {}},
 };
 
 }  // namespace

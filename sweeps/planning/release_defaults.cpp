@@ -1,11 +1,12 @@
 // Performance recipes by release: rules read off the recipe files of Megatron-Bridge's tags v0.2.0
-// to v0.6.0, by kinds of blocks, machine and month.
+// to v0.6.0, by kinds of blocks, precision, task, machine and month.
 #include "sweeps/planning/release_defaults.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "sweeps/planning/row_flags.h"
 #include "sweeps/planning/row_words.h"
 #include "tuner/planner/rates.h"
 
@@ -51,6 +52,8 @@ class Defaults {
     if (!row_.has("recompute")) ++result_.num_unknown;
     if (is_moe && !row_.has("dispatcher")) ++result_.num_unknown;
     tensor_overlap(is_moe);
+    narrow_weights();
+    gradients_of_finetuning();
     knobs_.cross_entropy = spec::CrossEntropy::native;
   }
 
@@ -107,6 +110,35 @@ class Defaults {
     if (is_moe || knobs_.tp == 1 || knobs_.precision == spec::PrecisionRecipe::nvfp4) return;
     knobs_.tp_comm_overlap = true;
     note("tp_comm_overlap");
+  }
+
+  /// Presets of FP8 with a scale for each tensor or for 32 elements keep the products' weights in 8
+  /// bits alone, in all releases; that with a scale for each block does not. Muon's optimizer does
+  /// not take such weights.
+  void narrow_weights() {
+    using spec::PrecisionRecipe;
+    const PrecisionRecipe recipe = knobs_.precision;
+    const bool is_delayed = recipe == PrecisionRecipe::fp8_delayed;
+    const bool has_preset =
+        is_delayed || recipe == PrecisionRecipe::fp8_current || recipe == PrecisionRecipe::mxfp8;
+    const bool is_legal = knobs_.fsdp == spec::Fsdp::megatron ||
+                          (knobs_.fsdp == spec::Fsdp::none && knobs_.distributed_optimizer);
+    const bool is_on_device = is_delayed || knobs_.optimizer_offload_ratio <= 0;
+    const RowFlags flags(row_);
+    if (!has_preset || !is_legal || !is_on_device || flags.reader().has("fp8_param_gather") ||
+        knobs_.optimizer == spec::OptimizerKind::muon) {
+      return;
+    }
+    knobs_.fp8_param_gather = true;
+    note("fp8_param_gather");
+  }
+
+  /// Recipes for fine-tuning reduce gradients in 16 bits.
+  void gradients_of_finetuning() {
+    if (knobs_.task == spec::TrainingTask::pretrain) return;
+    if (row_.object("optimizer").has("main_grads_dtype")) return;
+    knobs_.main_grads = spec::StateType::bf16;
+    note("main gradients bf16");
   }
 
   void dispatcher() {

@@ -40,6 +40,31 @@ BOOST_AUTO_TEST_CASE(static_parts_are_bytes_a_parameter) {
   BOOST_TEST(narrow.optimizer == 6 * n);
 }
 
+// An optimizer without narrow gradients copies its share of them to fp32 for the update, when
+// nothing is kept for backward.
+BOOST_AUTO_TEST_CASE(narrow_gradients_are_copied_for_the_update) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  const auto n = static_cast<double>(model.num_parameters());
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  const StageMemory wide = predict_memory(run).worst();
+  run.knobs.main_grads = spec::StateType::bf16;
+  const StageMemory narrow = predict_memory(run).worst();
+  BOOST_TEST(narrow.peak.gradients == 2 * n);
+  BOOST_TEST(narrow.peak.optimizer == wide.peak.optimizer);
+  // Half a byte a parameter is less than what a sequence of 4096 tokens keeps.
+  BOOST_TEST(narrow.moment == wide.moment);
+  BOOST_TEST(wide.peak.total() - narrow.peak.total() == 2 * n, boost::test_tools::tolerance(1e-12));
+  run.seq_length = 1;
+  const StageMemory update = predict_memory(run).worst();
+  BOOST_TEST(update.moment == "update");
+  BOOST_TEST(update.peak.activations == 0);
+  BOOST_TEST(update.peak.transient == 4 * n / 8, boost::test_tools::tolerance(1e-12));
+  run.knobs.precision_aware_optimizer = true;
+  BOOST_TEST(predict_memory(run).worst().moment != "update");
+}
+
 // 2 bytes a parameter in weights, 4 in gradients, 12 in the optimizer's state, which 8 ranks share.
 BOOST_AUTO_TEST_CASE(adapters_alone_are_trained) {
   const spec::ModelSpec model = dense_model();

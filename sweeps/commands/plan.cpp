@@ -366,6 +366,11 @@ int run_plan_command(const CommandOptions& options) {
       }
     }
     for (const Fixed& one : fixed) set_plan_knob(question.base, *one.row, one.value);
+    const auto is_of_weights = [](const Fixed& one) { return one.row->name == "fp8_param_gather"; };
+    if (dialect == Dialect::megatron_bridge && !has_own_defaults &&
+        std::ranges::none_of(fixed, is_of_weights)) {
+      question.base.fp8_param_gather = spec::dialects::preset_gathers_fp8(question.base);
+    }
     if (dialect) without_words = keep_to_words_of(*dialect, fixed, question);
   };
   std::shared_ptr<const spec::HardwareSpec> hardware;

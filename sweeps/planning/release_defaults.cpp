@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/spec/dialects/run_config.h"
 #include "sweeps/planning/row_flags.h"
 #include "sweeps/planning/row_words.h"
 #include "tuner/planner/rates.h"
@@ -112,21 +113,9 @@ class Defaults {
     note("tp_comm_overlap");
   }
 
-  /// Presets of FP8 with a scale for each tensor or for 32 elements keep the products' weights in 8
-  /// bits alone, in all releases; that with a scale for each block does not. Muon's optimizer does
-  /// not take such weights.
   void narrow_weights() {
-    using spec::PrecisionRecipe;
-    const PrecisionRecipe recipe = knobs_.precision;
-    const bool is_delayed = recipe == PrecisionRecipe::fp8_delayed;
-    const bool has_preset =
-        is_delayed || recipe == PrecisionRecipe::fp8_current || recipe == PrecisionRecipe::mxfp8;
-    const bool is_legal = knobs_.fsdp == spec::Fsdp::megatron ||
-                          (knobs_.fsdp == spec::Fsdp::none && knobs_.distributed_optimizer);
-    const bool is_on_device = is_delayed || knobs_.optimizer_offload_ratio <= 0;
     const RowFlags flags(row_);
-    if (!has_preset || !is_legal || !is_on_device || flags.reader().has("fp8_param_gather") ||
-        knobs_.optimizer == spec::OptimizerKind::muon) {
+    if (flags.reader().has("fp8_param_gather") || !spec::dialects::preset_gathers_fp8(knobs_)) {
       return;
     }
     knobs_.fp8_param_gather = true;

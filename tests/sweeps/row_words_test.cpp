@@ -493,7 +493,6 @@ BOOST_AUTO_TEST_CASE(recipes_keep_weights_in_8_bits) {
       !is_narrow("mxfp8", [](json& row) { row["other_knobs"]["fp8_param_gather"] = false; }));
   BOOST_TEST(!is_narrow("mxfp8", [](json& row) { row["optimizer"]["type"] = "muon"; }));
   BOOST_TEST(!is_narrow("mxfp8", [](json& row) { row["optimizer"]["distributed"] = false; }));
-  BOOST_TEST(!is_narrow("mxfp8", [](json& row) { row["fsdp"] = "fsdp2"; }));
   BOOST_TEST(!is_narrow("mxfp8", [](json& row) { row["software"]["name"] = "Megatron-LM"; }));
 }
 

@@ -206,7 +206,9 @@ constexpr Row kRows[] = {
      {"", "mixed_precision.fp8_dot_product_attention", "", "enable_turbo_attention_float8"},
      all("false")},
     {"fp8_param_gather", knob(&PlanKnobs::fp8_param_gather),
-     megatron_at("--fp8-param-gather", "mixed_precision.fp8_param_gather"), all("false")},
+     megatron_at("--fp8-param-gather", kByParts), all("false")},
+    // Presets have it as well.
+    {"fp8_param", Part{Kind::flag}, {"", "mixed_precision.fp8_param_gather", "", ""}, {}},
     // Recompute, graphs, offload.
     {"recompute", knob(&PlanKnobs::recompute), all(kByParts), {}},
     {"recompute_granularity", Part{Kind::word}, megatron("--recompute-granularity"), {}},

@@ -426,15 +426,15 @@ void write_task(Writing& out) {
 void read_parts_of_megatron(Reading& reading) {
   for (void (*read)(Reading&) :
        {read_stages, read_precision, read_recompute, read_graphs, read_offload, read_dispatcher,
-        read_cross_entropy, read_sharding, read_task}) {
+        read_cross_entropy, read_sharding, read_task, read_weights_of_preset}) {
     read(reading);
   }
 }
 
 void write_parts_of_megatron(Writing& writing) {
-  for (void (*write)(Writing&) :
-       {write_stages, write_precision, write_recompute, write_graphs, write_offload,
-        write_dispatcher, write_cross_entropy, write_sharding, write_task}) {
+  for (void (*write)(Writing&) : {write_stages, write_precision, write_recompute, write_graphs,
+                                  write_offload, write_dispatcher, write_cross_entropy,
+                                  write_sharding, write_task, write_weights_of_preset}) {
     write(writing);
   }
 }

@@ -152,6 +152,10 @@ bool can_say(const RunConfig& run, std::string_view knob, Dialect dialect);
 /// Sets the knobs that a dialect has no setting for to what it does by itself.
 void follow_defaults(PlanKnobs& knobs, Dialect dialect);
 
+/// Whether Megatron-Bridge's preset for the precision keeps the products' weights in 8 bits alone,
+/// in all releases, and Megatron takes that beside the other choices.
+bool preset_gathers_fp8(const PlanKnobs& knobs);
+
 /// What has to be written differently for another run of the same dialect.
 struct SettingChange {
   std::string key;

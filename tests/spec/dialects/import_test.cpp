@@ -219,6 +219,35 @@ BOOST_AUTO_TEST_CASE(overrides_of_bridge) {
   BOOST_TEST(contains(export_run(run, kBridge), "run_recipe.py --recipe qwen3_30b"));
 }
 
+// Presets say more than a precision.
+BOOST_AUTO_TEST_CASE(presets_of_bridge_keep_weights_in_8_bits) {
+  const auto knobs_of = [](const std::string& words) {
+    return import_run("run_recipe.py model.tensor_model_parallel_size=1 " + words, kBridge).knobs;
+  };
+  for (const char* preset : {"bf16_with_fp8_current_scaling_mixed", "bf16-with-mxfp8-mixed",
+                             "bf16_with_fp8_delayed_scaling_mixed"}) {
+    const std::string words = std::string("mixed_precision=") + preset;
+    BOOST_TEST(knobs_of(words).fp8_param_gather, preset);
+    BOOST_TEST(!knobs_of(words + " mixed_precision.fp8_param_gather=false").fp8_param_gather);
+    // Megatron would not start.
+    BOOST_TEST(!knobs_of(words + " ddp.use_distributed_optimizer=false "
+                                 "optimizer.use_distributed_optimizer=false")
+                    .fp8_param_gather);
+    // The preset's name says it.
+    RunConfig run =
+        import_run("run_recipe.py model.tensor_model_parallel_size=1 " + words, kBridge);
+    BOOST_TEST(!contains(export_run(run, kBridge), "fp8_param_gather"));
+    run.knobs.fp8_param_gather = false;
+    BOOST_TEST(contains(export_run(run, kBridge), "cannot be told fp8_param_gather=false"));
+  }
+  for (const char* preset :
+       {"bf16_mixed", "bf16_with_fp8_subchannel_scaling_mixed", "bf16_with_nvfp4_mixed"}) {
+    BOOST_TEST(!knobs_of(std::string("mixed_precision=") + preset).fp8_param_gather, preset);
+  }
+  // Fields of their own have Megatron's defaults.
+  BOOST_TEST(!knobs_of("mixed_precision.bf16=true mixed_precision.fp8=hybrid").fp8_param_gather);
+}
+
 // Three ways to ask for adapters, and what says of which rank they are.
 BOOST_AUTO_TEST_CASE(adapters_of_bridge_and_primus) {
   const std::string sizes = " model.tensor_model_parallel_size=1 ";

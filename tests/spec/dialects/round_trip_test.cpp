@@ -161,6 +161,7 @@ void leave_out(RunConfig& run, Dialect dialect) {
     const bool has_task = k.task != TrainingTask::lora || dialect != Dialect::megatron_lm;
     const bool is_of_recipe = k.task == TrainingTask::sft && dialect == Dialect::megatron_bridge;
     if (!has_task || is_of_recipe) k.task = TrainingTask::pretrain;
+    if (dialect == Dialect::megatron_bridge && preset_gathers_fp8(k)) k.fp8_param_gather = true;
     return;
   }
   const bool is_replicated =
@@ -369,6 +370,7 @@ BOOST_AUTO_TEST_CASE(a_dialect_has_words_for_a_value_or_not) {
       {megatron_lm, "recompute", "layernorm,moe_act", true},
       {megatron_lm, "vpp", "3", true},
       {megatron_bridge, "cp_comm_type", "a2a", true},
+      {megatron_bridge, "fp8_param_gather", "true", true},
       {megatron_bridge, "cross_entropy", "chunked", false},
   };
   for (const Value& value : kValues) {

@@ -104,8 +104,9 @@ BOOST_AUTO_TEST_CASE(experts_of_a_rank_share_their_adapter) {
   BOOST_TEST(parts.optimizer == 12 * 32 * (attention / 8 + experts / 2), exactly);
 }
 
-// Frozen matrices keep no input, the adapters beside them do: in 16 bits, and gathered where
-// tensor-parallel ranks share it. Between its halves each keeps 32 columns of 2 bytes.
+// Adapters keep their inputs: in 16 bits, and gathered where tensor-parallel ranks share them. What
+// is fused with a norm keeps the norm's output beside that, even frozen. Between its halves each
+// adapter keeps 32 columns of 2 bytes.
 BOOST_AUTO_TEST_CASE(adapters_save_their_inputs) {
   const spec::ModelSpec dense = dense_model();
   const spec::ModelSpec moe = moe_model();
@@ -126,16 +127,17 @@ BOOST_AUTO_TEST_CASE(adapters_save_their_inputs) {
   run.knobs.lora_rank = 8;
   BOOST_TEST(more_than_trained(run) == kLayers * kHalves / 4, exactly);
   run.knobs.lora_rank = 32;
-  // In FP8 a byte more of the inputs of both halves of the layer and of the activation, and none
-  // for the copy of attention's output.
+  // In FP8 the inputs of both halves of the layer once more, a byte more of the activation, and no
+  // copy of attention's output.
   run.knobs.precision = spec::PrecisionRecipe::fp8_current;
-  BOOST_TEST(more_than_trained(run) == kLayers * (kHalves + kTokens * (1024 + 1024 + 2816 - 1024)),
-             exactly);
+  BOOST_TEST(
+      more_than_trained(run) == kLayers * (kHalves + kTokens * (2 * 1024 + 2 * 1024 + 2816 - 1024)),
+      exactly);
   run.knobs.precision = spec::PrecisionRecipe::bf16;
-  // The other half of both inputs.
+  // Both inputs of all ranks, beside a rank's own.
   run.knobs.tp = 2;
   run.knobs.dp = 4;
-  BOOST_TEST(more_than_trained(run) == kLayers * (kHalves + 2 * (kTokens / 2) * 1024 * 2), exactly);
+  BOOST_TEST(more_than_trained(run) == kLayers * (kHalves + 2 * kTokens * 1024 * 2), exactly);
   // Recomputed they come back in one layer.
   run.knobs.recompute = {PlanRecompute::full};
   BOOST_TEST(more_than_trained(run) == 0);

@@ -45,16 +45,19 @@ double experts_width(S s) {
 }
 double gate_factor(S s) { return s.model->has_gated_mlp ? 2 : 1; }
 
-// A matrix keeps its input for the gradient of its weight. A frozen one keeps none; the adapter
-// beside it does, in 16 bits. Adapters have no dropout here, which is Megatron-Bridge's default.
+// A matrix keeps its input for the gradient of its weight. A frozen one keeps none, unless a norm
+// is fused with it: that one's output stays. The adapter beside it keeps its input in 16 bits.
+// Adapters have no dropout here, which is Megatron-Bridge's default.
 double kept_operand(S s, K k) { return has_adapters(k) ? s.element : s.operand; }
-/// Rows of such an input that tensor-parallel ranks share: the adapter keeps them gathered.
-double kept_tokens(S s, K k) { return has_adapters(k) ? s.tokens : s.own_tokens; }
+/// Whether an adapter behind a fused norm has an input of its own: tensor-parallel ranks gather it,
+/// and what the frozen matrix keeps is narrower.
+bool has_own_input(S s, K k) { return has_adapters(k) && (s.is_narrow || s.own_tokens < s.tokens); }
+double adapter_input(S s, K) { return s.tokens * s.hidden * s.element; }
 /// Between the two halves of an adapter.
 double half_adapted(S s, K k) { return k.lora_rank * s.element; }
 
 double norm_input(S s, K) { return s.own_tokens * (s.hidden * s.element + norm_stats(s)); }
-double mixer_input(S s, K k) { return kept_tokens(s, k) * s.hidden * kept_operand(s, k); }
+double mixer_input(S s, K) { return s.own_tokens * s.hidden * s.operand; }
 
 double qkv(S s, K) {
   return s.tokens * s.element * head_dim(s) * (query_heads(s) + 2 * kv_heads(s));
@@ -76,19 +79,17 @@ double attention_scores(S s, K) {
 }
 double output_gate(S s, K) { return s.tokens * 2 * attention_cols(s) * s.element; }
 
-/// Of an input that only a matrix without an adapter reads.
-double unadapted_operand(S s, K k) { return has_adapters(k) ? 0 : s.operand; }
-double query_latent(S s, K k) {
+double query_latent(S s, K) {
   const double rank = f64(s.model->mla.q_lora_rank);
-  return s.own_tokens * (rank * (s.element + unadapted_operand(s, k)) + kWide);
+  return s.own_tokens * (rank * (s.element + s.operand) + kWide);
 }
 double query_latent_left(S s, K) {
   return s.own_tokens * f64(s.model->mla.q_lora_rank) * s.element;
 }
-double kv_latent(S s, K k) {
+double kv_latent(S s, K) {
   const spec::MlaSpec& mla = s.model->mla;
   return s.own_tokens * (s.element * f64(mla.kv_lora_rank + mla.qk_rope_head_dim) + kWide +
-                         unadapted_operand(s, k) * f64(mla.kv_lora_rank));
+                         s.operand * f64(mla.kv_lora_rank));
 }
 double kv_latent_left(S s, K) {
   const spec::MlaSpec& mla = s.model->mla;
@@ -124,10 +125,9 @@ double mamba(S s, K) {
 
 double dropout_mask(S s, K) { return s.own_tokens * s.hidden; }
 
-double mlp_input(S s, K k) { return kept_tokens(s, k) * s.hidden * kept_operand(s, k); }
+double mlp_input(S s, K) { return s.own_tokens * s.hidden * s.operand; }
 /// Router and shared expert read it in 16 bits.
 double moe_input(S s, K) { return s.own_tokens * s.hidden * s.element; }
-double gathered_moe_input(S s, K) { return s.tokens * s.hidden * s.element; }
 double dense_fc1(S s, K) {
   return s.tokens * gate_factor(s) * f64(s.model->ffn_size) / s.tp * s.element;
 }
@@ -182,11 +182,13 @@ const SavedTerm kTerms[] = {
     // Norm and projection are one module where the projection follows at once.
     {"input of the projections",
      kMeasured,
-     [](S s, K k) { return has_adapters(k) ? is_gqa(s, k) : mixes(s, k) && !is_mla(s, k); },
+     [](S s, K k) { return mixes(s, k) && !is_mla(s, k); },
      mixer_input,
      kFullOnly,
      nullptr,
      {Offload::qkv_linear}},
+    {"input of the projections' adapter", kMeasured,
+     [](S s, K k) { return is_gqa(s, k) && has_own_input(s, k); }, adapter_input, kFullOnly},
     {"input of the down projections",
      kMeasured,
      [](S s, K k) { return is_mla(s, k) && !has_adapters(k); },
@@ -244,6 +246,8 @@ const SavedTerm kTerms[] = {
      nullptr,
      {Offload::mlp_norm}},
     {"input of the MLP", kMeasured, is_dense, mlp_input, kMlp},
+    {"input of the MLP's adapter", kSource,
+     [](S s, K k) { return is_dense(s, k) && has_own_input(s, k); }, adapter_input, kMlp},
     {"input of router and experts", kMeasured, is_moe, moe_input, kMoeNorm},
     {"first product of the MLP", kMeasured, is_dense, dense_fc1, kMlp},
     {"activation of the MLP", kMeasured, is_dense, dense_act, kMlp},
@@ -282,8 +286,8 @@ const SavedTerm kTerms[] = {
     {"activation of the shared expert", kSource,
      [](S s, K k) { return is_moe(s, k) && s.model->shared_ffn_size > 0; }, shared_act, kShared},
     {"gathered input of the shared expert's adapter", kSource,
-     [](S s, K k) { return has_shared_adapters(s, k) && s.own_tokens < s.tokens; },
-     gathered_moe_input, kShared},
+     [](S s, K k) { return has_shared_adapters(s, k) && s.own_tokens < s.tokens; }, adapter_input,
+     kShared},
     {"between the halves of the shared expert's adapters", kSource, has_shared_adapters,
      [](S s, K k) { return 2 * s.tokens * half_adapted(s, k); }, kShared},
     {"mask of dropout behind the MLP", kMeasured,

@@ -50,7 +50,7 @@ double gate_factor(S s) { return s.model->has_gated_mlp ? 2 : 1; }
 // Adapters have no dropout here, which is Megatron-Bridge's default.
 double kept_operand(S s, K k) { return has_adapters(k) ? s.element : s.operand; }
 /// Whether an adapter behind a fused norm has an input of its own: tensor-parallel ranks gather it,
-/// and what the frozen matrix keeps is narrower.
+/// or what the frozen matrix keeps is narrower.
 bool has_own_input(S s, K k) { return has_adapters(k) && (s.is_narrow || s.own_tokens < s.tokens); }
 double adapter_input(S s, K) { return s.tokens * s.hidden * s.element; }
 /// Between the two halves of an adapter.

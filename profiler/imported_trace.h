@@ -190,6 +190,9 @@ struct ImportedTrace {
   std::vector<CommCall> comms;
   /// After finish(): sorted by op. Only kernels whose operator's shapes are known.
   std::vector<KernelWork> works;
+  /// After finish(): ascending rows of `ops` that computed activations a second time. Empty: none,
+  /// or the file does not say it.
+  std::vector<uint32_t> recomputed;
   Chunks<ImportedOp> ops;  ///< after finish(): by start; equal starts in the file's order
   Chunks<HostCall> calls;  ///< after finish(): sorted as `ops`
   Chunks<HostRange> ranges;

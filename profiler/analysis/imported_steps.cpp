@@ -418,6 +418,7 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row) const {
   record.stream = op.stream;
   record.start_ns = op.start_ns;
   record.end_ns = op.end_ns;
+  record.is_recompute = std::ranges::binary_search(trace.recomputed, row);
   const bool is_host_copy = op.kind == ActivityKind::copy &&
                             (op.path == CopyPath::to_device || op.path == CopyPath::to_host);
   if (is_host_copy) {

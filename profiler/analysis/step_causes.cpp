@@ -42,10 +42,9 @@ struct Mean {
 
 StepCauses::StepCauses(const ReplayedRun& run, const StepFacts& facts)
     : run_(run), alike_(run), links_(run), stall_ns_(facts.stall_ns) {
-  const MemoryFacts& memory = facts.memory;
-  is_short_ = memory.capacity_bytes <= 0 ||
-              static_cast<double>(memory.peak_bytes) >
-                  facts.short_ratio * static_cast<double>(memory.capacity_bytes);
+  is_short_ = facts.memory.capacity_bytes > 0
+                  ? profiler::is_memory_short(facts.memory, facts.short_ratio)
+                  : facts.is_short_if_unknown;
   find_traits();
   find_usual_gap();
   balanced_ns_.assign(run.ops().size(), -1);
@@ -115,6 +114,10 @@ void StepCauses::drop(SubCause cause, Ops& ops, std::optional<uint32_t> trace) c
   }
 }
 
+void StepCauses::drop_recomputation(Ops& ops) const {
+  for (size_t i = 0; i < ops.size(); ++i) drop_one(SubCause::recompute, i, ops[i]);
+}
+
 bool StepCauses::is_member(size_t op, uint32_t trace) const {
   const int32_t instance = run_.instance_of(op);
   return instance >= 0 && members_[static_cast<size_t>(instance)][trace];
@@ -134,6 +137,7 @@ void StepCauses::find_traits() {
     };
     set(kCommunication, !record.group.empty());
     set(kRecompute, record.is_recompute);
+    has_recomputation_ = has_recomputation_ || record.is_recompute;
     switch (record.kind) {
       case RecordKind::kernel:
         set(kKernel, true);
@@ -215,7 +219,9 @@ void StepCauses::drop_one(SubCause cause, size_t place, ReplayOp& op) const {
       shorten(op.duration_ns, balanced_ns_[place]);
       return;
     case SubCause::recompute:
-      if (is(kRecompute)) op.duration_ns = 0;
+      if (!is(kRecompute)) return;
+      op.duration_ns = op.launch_ns = 0;
+      if (!is_stall(op)) op.gap_ns = 0;
       return;
     case SubCause::offload:
       if (is(kOffload)) op.duration_ns = 0;

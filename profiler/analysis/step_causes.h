@@ -64,6 +64,10 @@ class StepCauses {
 
   [[nodiscard]] bool is_memory_short() const { return is_short_; }
 
+  /// Whether anything is computed again, memory being short or not.
+  [[nodiscard]] bool has_recomputation() const { return has_recomputation_; }
+  void drop_recomputation(std::vector<ReplayOp>& ops) const;
+
   /// The one rank whose communicators and links are all slower than others of their kind, if there
   /// is one. Of a link that is slow one way, and of one that alone is slow, the rank that sends.
   [[nodiscard]] std::optional<uint32_t> with_slow_link() const;
@@ -136,6 +140,7 @@ class StepCauses {
   MessageLinks links_;
   int64_t stall_ns_;
   bool is_short_ = false;
+  bool has_recomputation_ = false;
   int64_t usual_gap_ns_ = 0;
   std::array<bool, static_cast<size_t>(SubCause::count)> has_ = {};
   std::vector<uint16_t>

@@ -69,6 +69,7 @@ class StepJudge {
       if (label == WallLabel::compute) continue;
       verdict_.ceilings[i] = gain_of(label, causes_of(label));
     }
+    if (causes_.has_recomputation()) verdict_.recompute_ratio = gain_without_recomputation();
     split_compute();
     choose();
     find_rank();
@@ -102,6 +103,14 @@ class StepJudge {
     }
     for (const SubCause cause : causes) causes_.drop(cause, ops, trace);
     return static_cast<double>(std::max<int64_t>(0, before_ns - run_.step_ns(ops))) /
+           static_cast<double>(verdict_.step_ns);
+  }
+
+  [[nodiscard]] double gain_without_recomputation() {
+    changed_ops_ = run_.ops();
+    causes_.drop_recomputation(changed_ops_);
+    return static_cast<double>(
+               std::max<int64_t>(0, verdict_.step_ns - run_.step_ns(changed_ops_))) /
            static_cast<double>(verdict_.step_ns);
   }
 

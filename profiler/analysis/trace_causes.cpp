@@ -201,6 +201,15 @@ std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, TraceWindow&
   return segments;
 }
 
+CauseSums causes_in(const std::vector<CauseSegment>& segments, const Interval& time) {
+  CauseSums sums = {};
+  auto at = std::ranges::upper_bound(segments, time.start_ns, {}, &CauseSegment::end_ns);
+  for (; at != segments.end() && at->start_ns < time.end_ns; ++at) {
+    sums[static_cast<size_t>(at->cause)] += overlap_ns({at->start_ns, at->end_ns}, time);
+  }
+  return sums;
+}
+
 IntervalSet loading_of(const ImportedTrace& trace) {
   std::vector<Interval> loading;
   for (const HostRange& range : trace.ranges) {

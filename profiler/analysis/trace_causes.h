@@ -51,6 +51,10 @@ std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const Trace
 std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, TraceWindow& window,
                                         const WorkClasses& wide);
 
+using CauseSums = std::array<int64_t, static_cast<size_t>(IdleCause::count)>;
+/// Time in which a rank's segments have each cause.
+CauseSums causes_in(const std::vector<CauseSegment>& segments, const Interval& time);
+
 /// When the host loaded data, by the names of its ranges.
 IntervalSet loading_of(const ImportedTrace& trace);
 /// When threads that launch device work were seen in the program: in long calls, and in ranges that

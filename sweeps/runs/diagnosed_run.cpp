@@ -106,6 +106,7 @@ FoundWall wall_of(const RunDiagnosis& diagnosis) {
   found.cause_ceilings = profiler::by_name(wall.sub_ceilings);
   found.groups = wall.groups;
   found.kernels = wall.kernels;
+  if (!wall.is_memory_short) found.needless_recompute_ratio = wall.recompute_ratio;
   return found;
 }
 
@@ -389,6 +390,11 @@ void add_traced_offload(const FoundWall& wall, RunDiagnosis& diagnosis, RunToMen
   }
 }
 
+void add_traced_recompute(const RunDiagnosis& diagnosis, RunToMend& run) {
+  const bool is_seen = diagnosis.traces && diagnosis.traces->wall.recompute_ratio > 0;
+  run.has_unsaid_recompute = is_seen && !run.is_config_known;
+}
+
 void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   RunToMend run;
   run.is_config_known = diagnosis.config.has_value();
@@ -400,6 +406,7 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   add_traced_facts(about, diagnosis, run);
   const FoundWall wall = wall_of(diagnosis);
   add_traced_offload(wall, diagnosis, run);
+  add_traced_recompute(diagnosis, run);
   diagnosis.remedies = remedies_of(wall, run);
   for (Remedy& remedy : diagnosis.remedies) remedy.is_for_failure = is_out_of_memory(diagnosis);
   note_missing_remedy(wall, run, diagnosis);

@@ -29,10 +29,16 @@ constexpr double kWorthALookOfOtherWalls = 0.05;
 constexpr int kMostRemediesOfOtherWalls = 2;
 /// First where the allocator held enough memory.
 constexpr std::string_view kAgainstFragments = "less_fragmentation";
-constexpr std::string_view kOffload = "offload";  // SubCauseRow::name
+constexpr std::string_view kOffload = "offload";      // SubCauseRow::name
+constexpr std::string_view kRecompute = "recompute";  // the same
 
 bool helps_against(const RemedyRow& row, std::string_view sub_cause) {
   return std::ranges::find(row.sub_causes, sub_cause) != row.sub_causes.end();
+}
+
+/// Of what helps against a cause, what changes the cause itself stands for it first.
+bool changes(std::string_view sub_cause, const RemedyRow& row) {
+  return row.sub_causes[0] == sub_cause;
 }
 
 bool is_for(const RemedyRow& row, const FoundWall& wall) {
@@ -67,6 +73,9 @@ double share_of_kernels(const RemedyRow& row, const profiler::KernelCosts& costs
 /// Computing takes whatever the other causes leave, so of it only what a roofline has told apart
 /// can be saved, unless it is the wall: none where that is not known.
 std::optional<double> ceiling_of(const RemedyRow& row, const FoundWall& wall) {
+  if (wall.needless_recompute_ratio > 0 && changes(kRecompute, row)) {
+    return row.most_saved * wall.needless_recompute_ratio;
+  }
   const auto share = wall.ceilings.find(name_of(row.label));
   const double whole = share == wall.ceilings.end() ? 0 : share->second;
   double of_causes = 0;
@@ -276,15 +285,19 @@ bool is_in_traces(const RemedyRow& row, const RunToMend& run) {
   return (run.has_row_exchange || gathers) && !(is_between_nodes && run.is_on_one_node);
 }
 
-/// Of what helps against offloading, what changes the offloading itself stands for it first.
-bool changes_offload(const RemedyRow& row) { return row.sub_causes[0] == kOffload; }
-
 /// As if all were offloaded for which there are settings.
 RunToMend with_offload(RunToMend run) {
   PlanKnobs& knobs = run.config->knobs;
   knobs.optimizer_offload_ratio = 1;
   knobs.precision_aware_optimizer = true;  // the one that can, and stays
   knobs.offload.add(spec::Offload::core_attn);
+  return run;
+}
+
+/// As if whole layers were computed again.
+RunToMend with_recompute(RunToMend run) {
+  run.config->knobs.recompute = {};
+  run.config->knobs.recompute.add(spec::PlanRecompute::full);
   return run;
 }
 
@@ -360,6 +373,7 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
   }
   run = with_sizes(std::move(run));
   const RunToMend offloading = run.has_unsaid_offload ? with_offload(run) : run;
+  const RunToMend recomputing = run.has_unsaid_recompute ? with_recompute(run) : run;
   std::vector<LabelledRemedy> found;
   for (const RemedyRow& row : remedy_rows()) {
     const bool is_other = row.label != wall.label;
@@ -374,7 +388,9 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
     remedy.rule = row.rule;
     remedy.why = row.why;
     if (row.change != nullptr) {
-      const RunToMend& from = changes_offload(row) ? offloading : run;
+      const RunToMend& from = changes(kOffload, row)     ? offloading
+                              : changes(kRecompute, row) ? recomputing
+                                                         : run;
       if (!apply_change(row.change, from, remedy) &&
           !apply_change(row.change_instead, from, remedy)) {
         continue;

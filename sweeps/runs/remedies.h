@@ -26,6 +26,9 @@ struct FoundWall {
   std::map<std::string, double, std::less<>> ceilings;
   /// The same by sub-cause, if these are known.
   std::map<std::string, double, std::less<>> cause_ceilings = {};
+  /// Of a step: what computing activations a second time costs, although memory is not known to be
+  /// short. That is of the label that the same work has otherwise.
+  double needless_recompute_ratio = 0;
   /// Of a run without memory: the allocator held enough, in pieces that were too small.
   bool is_fragmented = false;
   /// What the communication of each group costs, where traces name groups.
@@ -46,6 +49,8 @@ struct RunToMend {
   bool is_on_one_node = false;             ///< false: also where that is not known
   /// Traces show that tensors go to the host's memory, and no configuration says which.
   bool has_unsaid_offload = false;
+  /// The same of activations that are computed a second time.
+  bool has_unsaid_recompute = false;
 };
 
 struct Remedy {

@@ -438,6 +438,31 @@ BOOST_AUTO_TEST_CASE(an_offload_that_nobody_states_is_turned_off_first) {
   BOOST_TEST((find(remedies_of(wall, run), "no_offload") == nullptr));
 }
 
+// Memory is left for what is computed a second time, whatever holds the run back. Nothing has to be
+// freed for that.
+BOOST_AUTO_TEST_CASE(recomputation_that_memory_does_not_ask_for_is_turned_off) {
+  FoundWall wall = wall_of("compute", "FLOPs", 0.9);
+  const auto has_remedy = [&](const RunToMend& run, const char* rule) {
+    return find(remedies_of(wall, run), rule) != nullptr;
+  };
+  BOOST_TEST(!has_remedy(run_of(kMendedCommand), "no_recomputation"));
+  wall.needless_recompute_ratio = 0.25;
+  const auto found = remedies_of(wall, run_of(kMendedCommand));
+  const Remedy* none = find(found, "no_recomputation");
+  BOOST_TEST_REQUIRE(none != nullptr);
+  BOOST_TEST(none->ceiling_ratio == 0.25);
+  BOOST_TEST(!none->is_of_wall);
+  const std::string flag = "without --recompute-granularity";
+  BOOST_TEST((std::ranges::find(none->flags, flag) != none->flags.end()));
+  BOOST_TEST((find(found, "selective_recomputation") != nullptr));
+  BOOST_TEST((find(found, "narrow_moments") == nullptr));
+  // Where no command is known, the default of the framework says nothing of it.
+  RunToMend unknown;
+  BOOST_TEST(!has_remedy(unknown, "no_recomputation"));
+  unknown.has_unsaid_recompute = true;
+  BOOST_TEST(has_remedy(unknown, "no_recomputation"));
+}
+
 // It has no recipe with blocks, but one with a scale for each tensor.
 BOOST_AUTO_TEST_CASE(products_in_fp8_have_torchtitans_words) {
   RunToMend run;

@@ -18,6 +18,8 @@ using Ops = std::vector<ReplayOp>;
 constexpr int64_t kStallGaps = 20;
 /// Less than this apart, durations of alike work are the same.
 constexpr double kAlikeRatio = 1.05;
+/// Work of which a collective covers no larger part runs alone.
+constexpr double kAlonePart = 0.05;
 /// Other work has to take this part of the time of work on experts' rows, at least, to tell whether
 /// a rank is slow in all that it does.
 constexpr double kLeastOtherWork = 0.1;
@@ -328,22 +330,35 @@ void StepCauses::compare_beside_collectives(const StepFacts& facts) {
   for (std::vector<Interval>& one : collectives) sets.emplace_back(std::move(one));
   struct Sides {
     WorkTimes alone;
+    // Where no size is known:
     WorkTimes beside;
     std::vector<SizeGroup> alone_groups;
     std::vector<SizeGroup> beside_groups;
+    // Where it is, sums over work beside collectives: how long these cover it, how long it takes,
+    // and how long it would take alone.
+    double covered_ns = 0;
+    double own_ns = 0;
+    double free_ns = 0;
+    /// The part of the device that collectives take while they cover such work.
+    [[nodiscard]] double taken() const {
+      const bool is_slowed = covered_ns > 0 && own_ns >= kAlikeRatio * free_ns;
+      return is_slowed ? std::min(1.0, (own_ns - free_ns) / covered_ns) : 0;
+    }
   };
   std::map<std::pair<uint32_t, uint32_t>, Sides> classes;  // by trace and class
   std::map<std::pair<uint32_t, bool>, Roofline::Sum> alone_sums;
+  std::vector<int64_t> covered(ops.size());
   std::vector<bool> is_beside(ops.size());
   const Roofline roofline(facts);
   for (size_t i = 0; i < ops.size(); ++i) {
     const TraceRecord& record = run_.record_of(ops[i]);
     if (record.kind != RecordKind::kernel || ops[i].duration_ns <= 0) continue;
-    const int64_t covered = covered_ns(sets[ops[i].trace], {record.start_ns, record.end_ns});
-    is_beside[i] = 2 * covered > ops[i].duration_ns;
+    covered[i] = covered_ns(sets[ops[i].trace], {record.start_ns, record.end_ns});
+    const double most = alike_.is_sized(alike_.class_of(i)) ? kAlonePart : 0.5;
+    is_beside[i] = static_cast<double>(covered[i]) > most * static_cast<double>(ops[i].duration_ns);
     Sides& sides = classes[{ops[i].trace, alike_.class_of(i)}];
     (is_beside[i] ? sides.beside : sides.alone).add(ops[i].duration_ns);
-    if (covered == 0) {
+    if (covered[i] == 0) {
       alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].add(roofline.least_ns(record),
                                                                      ops[i].duration_ns);
     }
@@ -356,24 +371,31 @@ void StepCauses::compare_beside_collectives(const StepFacts& facts) {
     sides.beside_groups = size_groups_of(sides.beside);
   }
   for (size_t i = 0; i < ops.size(); ++i) {
-    if (!is_beside[i]) continue;
+    if (!is_beside[i] || !alike_.is_sized(alike_.class_of(i))) continue;
     const TraceRecord& record = run_.record_of(ops[i]);
+    Sides& sides = classes.at({ops[i].trace, alike_.class_of(i)});
+    const double free_ns =
+        sides.alone.count() > 0
+            ? sides.alone.mean()
+            : roofline.least_ns(record) /
+                  alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].ratio();
+    if (!(free_ns > 0)) continue;
+    sides.covered_ns += static_cast<double>(covered[i]);
+    sides.own_ns += static_cast<double>(ops[i].duration_ns);
+    sides.free_ns += free_ns;
+  }
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (!is_beside[i]) continue;
     const Sides& sides = classes.at({ops[i].trace, alike_.class_of(i)});
-    double beside_ns = 0;
-    double free_ns = 0;
-    if (!alike_.is_sized(alike_.class_of(i))) {
-      const auto group = std::ranges::lower_bound(
-          sides.beside_groups, static_cast<double>(ops[i].duration_ns), {}, &SizeGroup::longest_ns);
-      beside_ns = group->mean_ns;
-      free_ns = alone_ns(sides.alone_groups, beside_ns).value_or(0);
-    } else {
-      beside_ns = sides.beside.mean();
-      free_ns = sides.alone.count() > 0
-                    ? sides.alone.mean()
-                    : roofline.least_ns(record) /
-                          alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].ratio();
+    if (alike_.is_sized(alike_.class_of(i))) {
+      const auto lost_ns = static_cast<int64_t>(sides.taken() * static_cast<double>(covered[i]));
+      if (lost_ns > 0) free_ns_[i] = ops[i].duration_ns - lost_ns;
+      continue;
     }
-    if (!(free_ns > 0) || beside_ns < kAlikeRatio * free_ns) continue;
+    const auto group = std::ranges::lower_bound(
+        sides.beside_groups, static_cast<double>(ops[i].duration_ns), {}, &SizeGroup::longest_ns);
+    const double free_ns = alone_ns(sides.alone_groups, group->mean_ns).value_or(0);
+    if (!(free_ns > 0) || group->mean_ns < kAlikeRatio * free_ns) continue;
     free_ns_[i] = static_cast<int64_t>(free_ns);
   }
 }

@@ -118,9 +118,11 @@ class StepCauses {
   /// the ranks.
   void compare_ranks();
 
-  /// Work beside a collective as it would be without one: as alike work of the rank is, or else as
-  /// near to the roofline as its other work that is bound alike. Where no size is known, as work of
-  /// the rank that may be of the same size (alone_ns).
+  /// Work beside a collective as it would be without one. What alike work of the rank takes there
+  /// longer than alone (or, where none runs alone, than as near to the roofline as the rank's other
+  /// work that is bound alike) is spread over the time in which collectives cover it. Where no size
+  /// is known, work that is covered for the most part takes as long as work of the rank that may be
+  /// of the same size (alone_ns).
   void compare_beside_collectives(const StepFacts& facts);
 
   /// Alike communication of the communicator that moves it fastest, where whole ones are slower;

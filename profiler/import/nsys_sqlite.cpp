@@ -97,6 +97,12 @@ RangeName range_name_of(std::string_view text) {
   return found;
 }
 
+/// Whether a function computes a gradient, by the name that autograd gives it: "MmBackward0".
+bool computes_gradient(std::string_view function) {
+  const size_t last = function.find_last_not_of("0123456789");
+  return last != std::string_view::npos && function.substr(0, last + 1).ends_with("Backward");
+}
+
 class NsysReader {
  public:
   explicit NsysReader(const std::string& path) : tables_(path), traces_(path) {
@@ -308,6 +314,8 @@ class NsysReader {
                        RecomputedWork& passes) {
     if (name.name.starts_with(kGradientRange)) {
       passes.add_gradient(range, name.name.substr(kGradientRange.size()));
+    } else if (name.is_recorded && computes_gradient(name.name)) {
+      passes.add_gradient(range, name.name);
     } else if (name.is_recorded) {
       passes.add_recorded(range, name.name);
     }

@@ -144,8 +144,11 @@ BOOST_AUTO_TEST_CASE(ranges_of_nsight_systems_tell_it_too) {
     file.range(7, 70, 301, 399, "SiluBackward0, seq = 4, op_id = 45");
     file.range(7, 70, 310, 330, "aten::mm, seq = 9, op_id = 46");
     file.range(7, 70, 340, 360, "aten::mm, op_id = 47");
+    // Without the ranges around the functions.
+    file.range(7, 70, 500, 600, "_CheckpointFunctionBackward, seq = 2, op_id = 48");
+    file.range(7, 70, 560, 580, "MmBackward0, seq = 11, op_id = 49");
     int64_t correlation = 0;
-    for (const int64_t launch_ns : {110, 160, 195, 315, 350}) {
+    for (const int64_t launch_ns : {110, 160, 195, 315, 350, 510, 570}) {
       ++correlation;
       file.call(7, 70, launch_ns, launch_ns + 2, correlation, 1);
       file.kernel(7, 0, 1000 + 10 * correlation, 1005 + 10 * correlation, 13, correlation, 2);
@@ -153,8 +156,8 @@ BOOST_AUTO_TEST_CASE(ranges_of_nsight_systems_tell_it_too) {
   }
   const std::vector<ImportedTrace> traces = read_trace_file(path);
   BOOST_TEST_REQUIRE(traces.size() == 1U);
-  BOOST_TEST_REQUIRE(traces[0].ops.size() == 5U);
-  BOOST_TEST(traces[0].recomputed == (Rows{0, 2, 3}), boost::test_tools::per_element());
+  BOOST_TEST_REQUIRE(traces[0].ops.size() == 7U);
+  BOOST_TEST(traces[0].recomputed == (Rows{0, 2, 3, 5}), boost::test_tools::per_element());
   BOOST_TEST(traces[0].ranges.empty());
 }
 

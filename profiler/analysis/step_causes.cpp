@@ -330,12 +330,11 @@ void StepCauses::compare_beside_collectives(const StepFacts& facts) {
   for (std::vector<Interval>& one : collectives) sets.emplace_back(std::move(one));
   struct Sides {
     WorkTimes alone;
-    // Where no size is known:
-    WorkTimes beside;
+    WorkTimes beside;  ///< for the most part, where no size is known
     std::vector<SizeGroup> alone_groups;
     std::vector<SizeGroup> beside_groups;
-    // Where it is, sums over work beside collectives: how long these cover it, how long it takes,
-    // and how long it would take alone.
+    // Sums over work beside collectives: how long these cover it, how long it takes, and how long
+    // it would take alone.
     double covered_ns = 0;
     double own_ns = 0;
     double free_ns = 0;
@@ -347,18 +346,21 @@ void StepCauses::compare_beside_collectives(const StepFacts& facts) {
   };
   std::map<std::pair<uint32_t, uint32_t>, Sides> classes;  // by trace and class
   std::map<std::pair<uint32_t, bool>, Roofline::Sum> alone_sums;
-  std::vector<int64_t> covered(ops.size());
-  std::vector<bool> is_beside(ops.size());
+  std::vector<double> parts(ops.size());  // covered
   const Roofline roofline(facts);
+  const auto is_beside = [&](size_t i) {
+    return parts[i] > (alike_.is_sized(alike_.class_of(i)) ? kAlonePart : 0.5);
+  };
   for (size_t i = 0; i < ops.size(); ++i) {
     const TraceRecord& record = run_.record_of(ops[i]);
     if (record.kind != RecordKind::kernel || ops[i].duration_ns <= 0) continue;
-    covered[i] = covered_ns(sets[ops[i].trace], {record.start_ns, record.end_ns});
-    const double most = alike_.is_sized(alike_.class_of(i)) ? kAlonePart : 0.5;
-    is_beside[i] = static_cast<double>(covered[i]) > most * static_cast<double>(ops[i].duration_ns);
+    parts[i] =
+        static_cast<double>(covered_ns(sets[ops[i].trace], {record.start_ns, record.end_ns})) /
+        static_cast<double>(ops[i].duration_ns);
     Sides& sides = classes[{ops[i].trace, alike_.class_of(i)}];
-    (is_beside[i] ? sides.beside : sides.alone).add(ops[i].duration_ns);
-    if (covered[i] == 0) {
+    if (is_beside(i)) sides.beside.add(ops[i].duration_ns);
+    if (parts[i] <= kAlonePart) sides.alone.add(ops[i].duration_ns);
+    if (parts[i] <= 0) {
       alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].add(roofline.least_ns(record),
                                                                      ops[i].duration_ns);
     }
@@ -371,32 +373,36 @@ void StepCauses::compare_beside_collectives(const StepFacts& facts) {
     sides.beside_groups = size_groups_of(sides.beside);
   }
   for (size_t i = 0; i < ops.size(); ++i) {
-    if (!is_beside[i] || !alike_.is_sized(alike_.class_of(i))) continue;
-    const TraceRecord& record = run_.record_of(ops[i]);
+    if (parts[i] <= 0 || !is_beside(i)) continue;
+    const auto own_ns = static_cast<double>(ops[i].duration_ns);
     Sides& sides = classes.at({ops[i].trace, alike_.class_of(i)});
-    const double free_ns =
-        sides.alone.count() > 0
-            ? sides.alone.mean()
-            : roofline.least_ns(record) /
-                  alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].ratio();
+    double free_ns = 0;
+    if (alike_.is_sized(alike_.class_of(i))) {
+      const TraceRecord& record = run_.record_of(ops[i]);
+      free_ns = sides.alone.count() > 0
+                    ? sides.alone.mean()
+                    : roofline.least_ns(record) /
+                          alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].ratio();
+    } else {
+      const auto group =
+          std::ranges::lower_bound(sides.beside_groups, own_ns, {}, &SizeGroup::longest_ns);
+      free_ns = alone_ns(sides.alone_groups, group->mean_ns).value_or(0);
+      if (group->mean_ns < kAlikeRatio * free_ns) continue;
+      if (free_ns > 0) free_ns_[i] = static_cast<int64_t>(free_ns);
+    }
     if (!(free_ns > 0)) continue;
-    sides.covered_ns += static_cast<double>(covered[i]);
-    sides.own_ns += static_cast<double>(ops[i].duration_ns);
+    sides.covered_ns += parts[i] * own_ns;
+    sides.own_ns += own_ns;
     sides.free_ns += free_ns;
   }
+  // What alike work loses while it is covered, this loses as long as it is.
   for (size_t i = 0; i < ops.size(); ++i) {
-    if (!is_beside[i]) continue;
-    const Sides& sides = classes.at({ops[i].trace, alike_.class_of(i)});
-    if (alike_.is_sized(alike_.class_of(i))) {
-      const auto lost_ns = static_cast<int64_t>(sides.taken() * static_cast<double>(covered[i]));
-      if (lost_ns > 0) free_ns_[i] = ops[i].duration_ns - lost_ns;
-      continue;
-    }
-    const auto group = std::ranges::lower_bound(
-        sides.beside_groups, static_cast<double>(ops[i].duration_ns), {}, &SizeGroup::longest_ns);
-    const double free_ns = alone_ns(sides.alone_groups, group->mean_ns).value_or(0);
-    if (!(free_ns > 0) || group->mean_ns < kAlikeRatio * free_ns) continue;
-    free_ns_[i] = static_cast<int64_t>(free_ns);
+    if (free_ns_[i] >= 0 || parts[i] <= kAlonePart) continue;
+    const bool may_have_other_size = is_beside(i) && !alike_.is_sized(alike_.class_of(i));
+    if (may_have_other_size) continue;
+    const double taken = classes.at({ops[i].trace, alike_.class_of(i)}).taken();
+    const auto own_ns = static_cast<double>(ops[i].duration_ns);
+    if (taken > 0) free_ns_[i] = static_cast<int64_t>(own_ns * (1 - taken * parts[i]));
   }
 }
 

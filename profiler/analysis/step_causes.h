@@ -122,7 +122,7 @@ class StepCauses {
   /// longer than alone (or, where none runs alone, than as near to the roofline as the rank's other
   /// work that is bound alike) is spread over the time in which collectives cover it. Where no size
   /// is known, work that is covered for the most part takes as long as work of the rank that may be
-  /// of the same size (alone_ns).
+  /// of the same size (alone_ns); from what that loses follows what the rest loses.
   void compare_beside_collectives(const StepFacts& facts);
 
   /// Alike communication of the communicator that moves it fastest, where whole ones are slower;

@@ -109,6 +109,17 @@ BOOST_AUTO_TEST_CASE(work_of_two_sizes_under_one_name_is_no_contention) {
              boost::test_tools::per_element());
 }
 
+// What those lose that are covered tells what one loses that is covered in part.
+BOOST_AUTO_TEST_CASE(work_of_unknown_size_that_is_covered_in_part_is_slowed_in_part) {
+  std::vector<StepTrace> traces = overlapped(330, 390);
+  TraceRecord& collective = traces[0].records.back();
+  // Of the fifth product 130 of 330 us, and the addition behind it.
+  collective.start_ns -= 170 * kUs;
+  collective.transfer_ns += 170 * kUs;
+  BOOST_TEST(without(SubCause::contention, traces, 0, "gemm") == Durations(8, 300),
+             boost::test_tools::per_element());
+}
+
 // A collective that takes half of the device: work is slowed only as long as it is covered.
 BOOST_AUTO_TEST_CASE(contention_is_of_the_time_beside_a_collective) {
   std::vector<StepTrace> traces = ranks(1);

@@ -390,9 +390,16 @@ void add_traced_offload(const FoundWall& wall, RunDiagnosis& diagnosis, RunToMen
   }
 }
 
-void add_traced_recompute(const RunDiagnosis& diagnosis, RunToMend& run) {
-  const bool is_seen = diagnosis.traces && diagnosis.traces->wall.recompute_ratio > 0;
+void add_traced_recompute(const FoundWall& wall, RunDiagnosis& diagnosis, RunToMend& run) {
+  if (!diagnosis.traces) return;
+  const bool is_seen = diagnosis.traces->wall.recompute_ratio > 0;
   run.has_unsaid_recompute = is_seen && !run.is_config_known;
+  const bool is_said = run.is_config_known && !run.config->knobs.recompute.empty();
+  if (is_said && !is_seen && wall.label != WallLabel::unknown) {
+    diagnosis.notes.emplace_back(
+        "the configuration has activations computed a second time, which the traces do not show: "
+        "what that costs is in the wall's other labels");
+  }
 }
 
 void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
@@ -406,7 +413,7 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   add_traced_facts(about, diagnosis, run);
   const FoundWall wall = wall_of(diagnosis);
   add_traced_offload(wall, diagnosis, run);
-  add_traced_recompute(diagnosis, run);
+  add_traced_recompute(wall, diagnosis, run);
   diagnosis.remedies = remedies_of(wall, run);
   for (Remedy& remedy : diagnosis.remedies) remedy.is_for_failure = is_out_of_memory(diagnosis);
   note_missing_remedy(wall, run, diagnosis);

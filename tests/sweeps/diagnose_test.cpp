@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -403,6 +404,55 @@ BOOST_FIXTURE_TEST_CASE(a_micro_batch_that_memory_caps_is_memorys_doing, Diagnos
   tests::write_text(folder.file("roomy.log"), log);
   const json roomy = document({folder.file("trace.json"), folder.file("roomy.log")});
   BOOST_TEST(roomy["wall"]["label"] == "compute");
+}
+
+/// Fifty times 30 us of forward within backward, and 69 of backward.
+std::string recomputing(const std::string& checkpoint) {
+  tests::EventText events;
+  const auto add_gradient = [&](double start, double duration, const std::string& function) {
+    events.add(R"({"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "name": )"
+               R"("autograd::engine::evaluate_function: )" +
+               function + R"(", "ts": )" + std::to_string(start) + R"(, "dur": )" +
+               std::to_string(duration) + "}");
+  };
+  for (int i = 0; i < 50; ++i) {
+    add_gradient(20 * i, 19, checkpoint);
+    events.call(20 * i + 1, 1, 2 * i + 1).kernel(10'000 + 100 * i, 30, 2 * i + 1, "forward");
+    add_gradient(20 * i + 5, 10, "MmBackward0");
+    events.call(20 * i + 6, 1, 2 * i + 2).kernel(10'030 + 100 * i, 69, 2 * i + 2, "backward");
+  }
+  return events.json();
+}
+
+// The log tells that 61.5 of 79.1 GiB are in use; without it, nobody says that memory is short.
+BOOST_FIXTURE_TEST_CASE(recomputation_is_told_by_traces_and_memory_by_a_log, Diagnose) {
+  const std::string trace = folder.file("trace.json");
+  tests::write_text(trace, recomputing("CheckpointFunctionBackward"));
+  const auto has_remedy = [](const json& run, const char* rule) {
+    return std::ranges::any_of(run["remedies"],
+                               [&](const json& remedy) { return remedy["rule"] == rule; });
+  };
+  const std::string command =
+      "torchrun pretrain_gpt.py --bf16 --num-layers 4 --hidden-size 64 --num-attention-heads 4 "
+      "--seq-length 128 --micro-batch-size 1 --global-batch-size 16 --recompute-granularity full "
+      "--recompute-method uniform --recompute-num-layers 1";
+  const json run = document({trace, golden("logs/torchtitan.log"), "--run", command});
+  BOOST_TEST(run["wall"]["label"] == "memory", run["wall"].dump());
+  BOOST_TEST(run["wall"]["sub_cause"] == "recompute", run["wall"].dump());
+  BOOST_TEST(std::abs(run["wall"]["share_ratio"].get<double>() - 0.3) < 0.01);
+  BOOST_TEST(has_remedy(run, "no_recomputation"), run["remedies"].dump());
+  const json alone = document({trace});
+  BOOST_TEST(alone["wall"]["label"] == "compute", alone["wall"].dump());
+  BOOST_TEST(has_remedy(alone, "no_recomputation"), alone["remedies"].dump());
+  BOOST_TEST(!has_remedy(alone, "narrow_moments"), alone["remedies"].dump());
+  // What a configuration says the traces may not show.
+  const std::string note = "computed a second time, which the traces do not show";
+  BOOST_TEST(notes_of(run).find(note) == std::string::npos, notes_of(run));
+  tests::write_text(trace, recomputing("CompiledFunctionBackward"));
+  const json compiled = document({trace, "--run", command});
+  BOOST_TEST(compiled["wall"]["label"] == "compute", compiled["wall"].dump());
+  BOOST_TEST(!has_remedy(compiled, "no_recomputation"), compiled["remedies"].dump());
+  BOOST_TEST(notes_of(compiled).find(note) != std::string::npos, notes_of(compiled));
 }
 
 // The host marks a step each `host_us` and launches 1,000 us of work in it.

@@ -37,7 +37,7 @@ bool helps_against(const RemedyRow& row, std::string_view sub_cause) {
 }
 
 /// Of what helps against a cause, what changes the cause itself stands for it first.
-bool changes(std::string_view sub_cause, const RemedyRow& row) {
+bool changes_cause(std::string_view sub_cause, const RemedyRow& row) {
   return row.sub_causes[0] == sub_cause;
 }
 
@@ -73,7 +73,7 @@ double share_of_kernels(const RemedyRow& row, const profiler::KernelCosts& costs
 /// Computing takes whatever the other causes leave, so of it only what a roofline has told apart
 /// can be saved, unless it is the wall: none where that is not known.
 std::optional<double> ceiling_of(const RemedyRow& row, const FoundWall& wall) {
-  if (wall.needless_recompute_ratio > 0 && changes(kRecompute, row)) {
+  if (wall.needless_recompute_ratio > 0 && changes_cause(kRecompute, row)) {
     return row.most_saved * wall.needless_recompute_ratio;
   }
   const auto share = wall.ceilings.find(name_of(row.label));
@@ -388,9 +388,9 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
     remedy.rule = row.rule;
     remedy.why = row.why;
     if (row.change != nullptr) {
-      const RunToMend& from = changes(kOffload, row)     ? offloading
-                              : changes(kRecompute, row) ? recomputing
-                                                         : run;
+      const RunToMend& from = changes_cause(kOffload, row)     ? offloading
+                              : changes_cause(kRecompute, row) ? recomputing
+                                                               : run;
       if (!apply_change(row.change, from, remedy) &&
           !apply_change(row.change_instead, from, remedy)) {
         continue;

@@ -195,6 +195,8 @@ void ImportedTrace::finish() {
   const std::vector<uint32_t> op_place = sort_by_start(ops);
   for (KernelWork& work : works) work.op = op_place[work.op];
   std::ranges::sort(works, {}, &KernelWork::op);
+  for (uint32_t& row : recomputed) row = op_place[row];
+  std::ranges::sort(recomputed);
   std::stable_sort(steps.begin(), steps.end(), [](const ImportedStep& a, const ImportedStep& b) {
     return a.start_ns < b.start_ns;
   });

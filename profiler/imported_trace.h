@@ -124,6 +124,9 @@ struct KernelWork {
   bool is_eight_bit = false;
 };
 
+/// What a kernel that sends one message and receives another is said to be (CommCall::collective).
+inline constexpr std::string_view kSendAndReceive = "send_recv";
+
 /// The file's description of one communication kernel. A name is kNoRow if the file lacks it.
 struct CommCall {
   uint32_t group = kNoRow;        ///< name of the process group (communicator): "0"
@@ -187,6 +190,9 @@ struct ImportedTrace {
   std::vector<CommCall> comms;
   /// After finish(): sorted by op. Only kernels whose operator's shapes are known.
   std::vector<KernelWork> works;
+  /// After finish(): ascending rows of `ops` that computed activations a second time. Empty: none,
+  /// or the file does not say it.
+  std::vector<uint32_t> recomputed;
   Chunks<ImportedOp> ops;  ///< after finish(): by start; equal starts in the file's order
   Chunks<HostCall> calls;  ///< after finish(): sorted as `ops`
   Chunks<HostRange> ranges;

@@ -86,11 +86,12 @@ std::string flags_box(const DiagnosedRemedy& remedy, size_t n) {
       told(remedy.rule), button, n, lines);
 }
 
-std::string remedies_section(const DiagnosisPage& page) {
-  if (page.remedies.empty()) return "";
+/// Those that may let a failed run go on, or those that save time.
+std::string remedies_section(const DiagnosisPage& page, bool is_for_failure) {
   std::string html;
   for (size_t i = 0; i < page.remedies.size(); ++i) {
     const DiagnosedRemedy& remedy = page.remedies[i];
+    if (remedy.is_for_failure != is_for_failure) continue;
     html += fmt::format("<article class=\"remedy{}\">\n", remedy.refused.empty() ? "" : " refused");
     html += remedy.flags.empty() ? fmt::format("<p><strong>{}</strong></p>\n", told(remedy.rule))
                                  : flags_box(remedy, i + 1);
@@ -181,12 +182,13 @@ std::string render_diagnosis(const DiagnosisPage& page) {
     if (!body.empty()) result.sections.push_back({id, title, short_title, lead, std::move(body)});
   };
   add("verdict", "Verdict", "Verdict", "", wall_section(page));
-  add("remedies", page.frees_memory ? "What would free memory" : "What to change", "Remedies",
-      page.frees_memory
-          ? "In the words of the run's framework. One at a time: they were not tried together."
-          : "In the words of the run's framework. The share of the step is a ceiling: no setting "
-            "saves more. One at a time: they were not tried together.",
-      remedies_section(page));
+  add("failure", page.failure_heading, "To make it run",
+      "To make it run, in the words of its framework. One at a time: they were not tried together.",
+      remedies_section(page, true));
+  add("remedies", "What to change", "To make it faster",
+      "To make it faster, in the words of the run's framework. The share of the step is a ceiling: "
+      "no setting saves more. One at a time: they were not tried together.",
+      remedies_section(page, false));
   add("windows", "Where the time of each rank went", "Ranks",
       "Exposed: nothing else ran beside it. Host late: the device was idle until the host launched "
       "the next work.",

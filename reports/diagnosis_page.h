@@ -40,7 +40,8 @@ struct DiagnosedRemedy {
   std::optional<double> ceiling_ratio;  ///< of the step: more cannot be saved by it
   std::string rule;
   std::string why;
-  std::string refused;  ///< what forbids it; empty: nothing
+  std::string refused;          ///< what forbids it; empty: nothing
+  bool is_for_failure = false;  ///< it may let a failed run go on; false: it saves time
 };
 
 struct DiagnosisPage {
@@ -55,7 +56,7 @@ struct DiagnosisPage {
   std::vector<std::string> evidence;  ///< sentences
   std::vector<DiagnosedBar> bars;     ///< by rank
   std::vector<DiagnosedRemedy> remedies;
-  bool frees_memory = false;  ///< the remedies free memory instead of time
+  std::string failure_heading;  ///< of those for a failure: "What would free memory"
   std::vector<std::string> notes;
 };
 

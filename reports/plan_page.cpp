@@ -26,6 +26,10 @@ constexpr PlanSection kPlanSections[] = {
      "The fastest first, each with another layout. The others are told by what they have "
      "different from it.",
      plan_table},
+    {"batches", "Other global batches", "Batches",
+     "No global batch is given. These are priced with the layout of the first plan, and nothing "
+     "else is searched for them. What a batch does to the loss is not looked at.",
+     plan_batches},
     {"front", "Memory and throughput", "Front",
      "What more memory buys, and what less costs. Left of the line it fits.", plan_front},
     {"space", "Map of the layouts", "Map",

@@ -76,7 +76,16 @@ struct PlanChange {
   std::optional<double> gain_ratio;
   std::optional<double> more_bytes;
   std::string broken_rule;  ///< of an illegal one
-  std::string unfit{};      ///< tight or oom: it does not fit with this change alone
+  std::string verdict{};    ///< fits, tight or oom, with this change alone; of an illegal one empty
+  /// Of a device's memory, with this change alone; negative: it fits.
+  std::optional<double> missing_bytes{};
+};
+
+/// The first plan's layout with another global batch.
+struct PlanBatch {
+  int64_t global_batch_size = 0;  ///< sequences
+  double step_ns = 0;
+  double tokens_per_s = 0;  ///< of one device
 };
 
 struct PlanThumb {
@@ -119,7 +128,10 @@ struct PlanAgainst {
   PlanFigure tokens_per_s;
   PlanFigure peak_bytes;
   std::string verdict;
-  std::vector<PlanChange> changes;  ///< to the first plan
+  std::vector<PlanChange> changes;   ///< to the first plan
+  std::string order{};               ///< the order of the changes, as a sentence
+  double missing_bytes = 0;          ///< of a device's memory; negative: it fits
+  std::vector<std::string> notes{};  ///< what of it was understood or priced only in part
 };
 
 struct PlanPage {
@@ -145,7 +157,9 @@ struct PlanPage {
   /// Where its step goes, in closed form: names and seconds, in order.
   std::vector<std::pair<std::string, double>> step_parts;
   std::optional<PlanPlayed> played;
-  std::string not_played;  ///< why there is none
+  std::string not_played;           ///< why there is none
+  std::vector<PlanBatch> batches;   ///< where nobody gave a global batch: by size
+  int64_t smallest_good_batch = 0;  ///< the smallest within 2 % of the fastest of these
   std::optional<PlanAgainst> against;
   std::vector<PlanThumb> thumbs;
   std::vector<PlanChange> helps;

@@ -15,6 +15,7 @@ std::string plan_space(const PlanPage& page);
 std::string plan_memory(const PlanPage& page);
 std::string plan_budget(const PlanPage& page);
 std::string plan_timeline(const PlanPage& page);
+std::string plan_batches(const PlanPage& page);
 std::string plan_against(const PlanPage& page);
 std::string plan_advice(const PlanPage& page);
 std::string plan_basis(const PlanPage& page);

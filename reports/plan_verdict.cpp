@@ -28,12 +28,18 @@ std::string figure_cell(const PlanFigure& figure, std::string (*text)(double)) {
       figure.value, text(figure.value), interval_note(figure, text));
 }
 
-std::string unfit_note(const PlanChange& change) {
-  if (change.unfit.empty()) return "";
-  return change.unfit == "tight" ? "tight alone" : "does not fit alone";
+/// `has_fit`: without the change it fits, so that fitting with it is nothing to tell.
+std::string fit_note(const PlanChange& change, bool has_fit) {
+  if (change.verdict.empty()) return "";
+  if (change.verdict == "fits") return has_fit ? "" : "fits alone";
+  std::string note = change.verdict == "tight" ? "tight alone" : "does not fit alone";
+  if (change.missing_bytes.value_or(0) > 0) {
+    note += fmt::format(": {} missing", rounded_bytes(*change.missing_bytes));
+  }
+  return note;
 }
 
-std::string change_rows(const std::vector<PlanChange>& changes) {
+std::string change_rows(const std::vector<PlanChange>& changes, bool has_fit) {
   std::string html;
   for (const PlanChange& change : changes) {
     const PlanDifference& difference = change.difference;
@@ -44,13 +50,13 @@ std::string change_rows(const std::vector<PlanChange>& changes) {
       html += number_cell(change.gain_ratio, signed_percent(*change.gain_ratio));
       html += number_cell(change.more_bytes,
                           change.more_bytes ? signed_bytes(*change.more_bytes) : "–");
-      html += fmt::format("<td>{}</td>", unfit_note(change));
+      html += fmt::format("<td>{}</td>", fit_note(change, has_fit));
     } else if (change.broken_rule.empty()) {
       html += "<td class=\"num\">–</td>";
       html += number_cell(change.more_bytes,
                           change.more_bytes ? signed_bytes(*change.more_bytes) : "–");
-      const std::string unfit = unfit_note(change);
-      html += fmt::format("<td>speed not priced{}{}</td>", unfit.empty() ? "" : ", ", unfit);
+      const std::string fit = fit_note(change, has_fit);
+      html += fmt::format("<td>speed not priced{}{}</td>", fit.empty() ? "" : ", ", fit);
     } else {
       html += fmt::format("<td class=\"num\">–</td><td class=\"num\">–</td><td>not alone: {}</td>",
                           escape(change.broken_rule));
@@ -60,13 +66,14 @@ std::string change_rows(const std::vector<PlanChange>& changes) {
   return html;
 }
 
-std::string change_table(const std::vector<PlanChange>& changes, std::string_view what) {
+std::string change_table(const std::vector<PlanChange>& changes, std::string_view what,
+                         bool has_fit) {
   return fmt::format(
              "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th>{}</th><th>from</th>"
              "<th>to</th><th class=\"num\">throughput</th><th class=\"num\">memory</th><th></th>"
              "</tr></thead><tbody>\n",
              what) +
-         change_rows(changes) + "</tbody></table></div>\n";
+         change_rows(changes, has_fit) + "</tbody></table></div>\n";
 }
 
 /// The knobs of a plan as what they change of the first.
@@ -197,13 +204,55 @@ std::string plan_against(const PlanPage& page) {
       escape(theirs.layout), escape(theirs.choices), whole(theirs.tflops.value),
       interval_note(theirs.tflops, whole), rounded_ns(theirs.step_ns.value),
       rounded_bytes(theirs.peak_bytes.value), escape(theirs.verdict));
+  const bool has_fit = theirs.missing_bytes <= 0;
+  if (!has_fit) {
+    html += fmt::format(" <strong>{}</strong> of a device's memory are missing.",
+                        rounded_bytes(theirs.missing_bytes));
+  }
   if (!page.rows.empty()) {
     html +=
         fmt::format(" The first plan is <strong>{:.2f} times</strong> as fast in tokens a second.",
                     page.rows.front().tokens_per_s.value / theirs.tokens_per_s.value);
   }
   html += "</p>\n";
-  return theirs.changes.empty() ? html : html + change_table(theirs.changes, "knob");
+  if (!theirs.notes.empty()) {
+    html += "<ul class=\"facts\">\n";
+    for (const std::string& note : theirs.notes) html += "<li>" + escape(note) + "</li>\n";
+    html += "</ul>\n";
+  }
+  if (theirs.changes.empty()) return html;
+  if (!theirs.order.empty()) html += "<p class=\"lead\">" + escape(theirs.order) + "</p>\n";
+  return html + change_table(theirs.changes, "knob", has_fit);
+}
+
+std::string plan_batches(const PlanPage& page) {
+  if (page.batches.empty()) return "";
+  std::string html =
+      "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th class=\"num\">sequences</th>"
+      "<th class=\"num\">tokens</th><th class=\"num\">step</th><th class=\"num\">tokens/s</th>"
+      "<th></th></tr></thead><tbody>\n";
+  for (const PlanBatch& batch : page.batches) {
+    const bool is_planned = batch.global_batch_size == page.global_batch_size;
+    const double tokens =
+        static_cast<double>(batch.global_batch_size) * static_cast<double>(page.seq_length);
+    html += fmt::format("<tr{}>", is_planned ? " class=\"winner\"" : "") +
+            number_cell(static_cast<double>(batch.global_batch_size),
+                        std::to_string(batch.global_batch_size)) +
+            number_cell(tokens, base::format_count(tokens)) +
+            number_cell(batch.step_ns, rounded_ns(batch.step_ns)) +
+            number_cell(batch.tokens_per_s, whole(batch.tokens_per_s)) +
+            fmt::format("<td>{}</td></tr>\n", is_planned ? "planned for" : "");
+  }
+  html += "</tbody></table></div>\n";
+  if (page.smallest_good_batch == 0) return html;
+  return html +
+         fmt::format(
+             "<p class=\"reason\">The smallest within 2 % of the fastest of these is {}{}. Another "
+             "batch may have a better layout.</p>\n",
+             page.smallest_good_batch,
+             page.smallest_good_batch == page.global_batch_size
+                 ? ", which is planned for"
+                 : fmt::format(": --gbs {} plans for it", page.smallest_good_batch));
 }
 
 std::string plan_advice(const PlanPage& page) {
@@ -225,7 +274,7 @@ std::string plan_advice(const PlanPage& page) {
     html +=
         "<h3>What would help most</h3>\n<p class=\"lead\">One change of what was asked for, "
         "the rest as it is in the first plan.</p>\n" +
-        change_table(page.helps, "what");
+        change_table(page.helps, "what", true);
   }
   return html;
 }

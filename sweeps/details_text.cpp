@@ -56,32 +56,48 @@ std::string head_text(const SweepView& view, const store::TrialRow& trial,
   return text;
 }
 
-std::string wall_text(const std::vector<store::NamedText>& texts) {
+/// Lines of whole words, indented, not wider than `width` where words allow it.
+std::string wrapped(const std::string& text, std::optional<size_t> width) {
+  std::string lines;
+  std::string line = " ";
+  std::istringstream words(one_line(text));
+  for (std::string word; words >> word;) {
+    if (width && line != " " && display_width(line) + 1 + display_width(word) > *width) {
+      lines += line + "\n";
+      line = " ";
+    }
+    line += " " + word;
+  }
+  return lines + line + "\n";
+}
+
+std::string wall_text(const std::vector<store::NamedText>& texts, std::optional<size_t> width) {
   std::string text;
   for (const store::NamedText& entry : texts) {
     if (entry.name != kWallEvidenceText) continue;
     const json document = store::parse_untrusted(entry.value);
     if (!document.is_object()) continue;
-    text = "  " + one_line(document.value("summary", "")) + "\n";
+    text = wrapped(document.value("summary", ""), width);
     for (const json& fact : document.value("evidence", json::array())) {
-      if (fact.is_object()) text += "  - " + one_line(fact.value("text", "")) + "\n";
+      if (fact.is_object()) text += wrapped("- " + fact.value("text", ""), width);
     }
   }
   return text;
 }
 
 /// One line per run: those that count, and those of other environments.
-std::string measurements_text(const SweepView& view, const store::TrialRow& trial) {
+std::string measurements_text(const SweepView& view, const store::TrialRow& trial,
+                              std::optional<size_t> width) {
   if (view.measurements_of(trial).empty()) return {};
   TextTable table({{"  attempt", Align::right},
                    {"for"},
                    {"counts"},
-                   {"status"},
+                   {"status", Align::left, 0, true},
                    {"step", Align::right},
-                   {"from", Align::right},
-                   {"to", Align::right},
-                   {"steps", Align::right},
-                   {"when"},
+                   {"from", Align::right, 1},
+                   {"to", Align::right, 2},
+                   {"steps", Align::right, 3},
+                   {"when", Align::left, 4},
                    {"environment"}});
   for (const store::MeasurementRow& run : view.measurements_of(trial)) {
     const store::EnvironmentRow* environment = view.environment_of(run);
@@ -91,11 +107,11 @@ std::string measurements_text(const SweepView& view, const store::TrialRow& tria
                std::to_string(run.samples_ns.size()), run.window_start,
                environment == nullptr ? "unknown" : environment_text(*environment)});
   }
-  return table.text(std::nullopt);
+  return table.text(width);
 }
 
 /// One line per rank: what it peaked at, and what the peak was made of.
-std::string memory_text(const std::vector<store::MemoryRow>& rows) {
+std::string memory_text(const std::vector<store::MemoryRow>& rows, std::optional<size_t> width) {
   if (rows.empty()) return {};
   std::vector<TextTable::Column> columns = {{"  rank", Align::right},
                                             {"peak", Align::right},
@@ -104,7 +120,7 @@ std::string memory_text(const std::vector<store::MemoryRow>& rows) {
   std::vector<std::string> groups;
   for (int i = 0; i < profiler::kNumMemoryGroups; ++i) {
     groups.emplace_back(profiler::name_of(static_cast<profiler::MemoryGroup>(i)));
-    columns.push_back({groups.back(), Align::right});
+    columns.push_back({groups.back(), Align::right, i + 1});
   }
   columns.push_back({"set by"});
   std::map<int, std::map<std::string, store::MemoryRow>> ranks;
@@ -119,12 +135,13 @@ std::string memory_text(const std::vector<store::MemoryRow>& rows) {
     cells.push_back(total.peak_allocation);
     table.add(std::move(cells));
   }
-  return table.text(std::nullopt);
+  return table.text(width);
 }
 
 /// What lies on the device of each process: a line each, and what the lines leave of what the
 /// driver says is used.
-std::string device_memory_text(const std::vector<store::NamedText>& texts) {
+std::string device_memory_text(const std::vector<store::NamedText>& texts,
+                               std::optional<size_t> width) {
   std::string text;
   for (const store::NamedText& entry : texts) {
     if (entry.name != reports::kDeviceMemoryText) continue;
@@ -133,31 +150,18 @@ std::string device_memory_text(const std::vector<store::NamedText>& texts) {
       text += "  cannot be read\n";
       continue;
     }
-    TextTable table({{"  " + account->ranks}, {"bytes", Align::right}, {"share", Align::right}});
+    TextTable table({{"  " + account->ranks, Align::left, 0, true},
+                     {"bytes", Align::right},
+                     {"share", Align::right}});
     const auto add = [&](const std::string& name, int64_t bytes, double ratio) {
       table.add({"  " + name, base::format_bytes(bytes), base::format_ratio(ratio)});
     };
     for (const auto& line : account->lines) add(line.name, line.bytes, line.used_ratio);
     add(account->rest.name, account->rest.bytes, account->rest.used_ratio);
     add("used, as the driver says", account->driver_used_bytes, 1);
-    text += table.text(std::nullopt);
+    text += table.text(width);
   }
   return text;
-}
-
-/// Lines of whole words, indented, not wider than `width` where words allow it.
-std::string wrapped(const std::string& text, std::optional<size_t> width) {
-  std::string lines;
-  std::string line = " ";
-  std::istringstream words(one_line(text));
-  for (std::string word; words >> word;) {
-    if (width && line != " " && display_width(line) + 1 + display_width(word) > *width) {
-      lines += line + "\n";
-      line = " ";
-    }
-    line += " " + word;
-  }
-  return lines + line + "\n";
 }
 
 std::string trace_text(const std::vector<store::NamedText>& texts, std::optional<size_t> width) {
@@ -213,7 +217,7 @@ std::string graphs_text(const std::vector<store::MetricRow>& rows) {
                      base::format_count(sums["num_graphs_given_up"]));
 }
 
-std::string metrics_text(const std::vector<store::MetricRow>& rows) {
+std::string metrics_text(const std::vector<store::MetricRow>& rows, std::optional<size_t> width) {
   TextTable table({{"  metric"}, {"value", Align::right}, {"meaning"}});
   bool has_rows = false;
   for (const store::MetricRow& row : rows) {
@@ -222,7 +226,7 @@ std::string metrics_text(const std::vector<store::MetricRow>& rows) {
     const store::MetricInfo& info = store::metric_info(row.name);
     table.add({"  " + row.name, base::format_value(row.value, info.unit), std::string(info.help)});
   }
-  return has_rows ? table.text(std::nullopt) : "";
+  return has_rows ? table.text(width) : "";
 }
 
 }  // namespace
@@ -240,7 +244,7 @@ std::string trial_details_text(const store::Store& store, const store::TrialRow&
   std::string told;
   for (const store::DecisionRow& decision : store.read_decisions(trial.sweep_id)) {
     if (decision.trial_id == trial.id) {
-      told += fmt::format("  {}: {}\n", name_of(decision.kind), one_line(decision.text));
+      told += wrapped(fmt::format("{}: {}", name_of(decision.kind), decision.text), width);
     }
   }
   std::string log;
@@ -252,16 +256,16 @@ std::string trial_details_text(const store::Store& store, const store::TrialRow&
   text += section("Knobs", knobs);
   // Whole on every terminal: it is there to be copied.
   const std::string flags = section("Megatron-LM flags", indented(flags_block(trial)));
-  std::string rest = section("Measurements", measurements_text(view, trial));
+  std::string rest = section("Measurements", measurements_text(view, trial, width));
   rest += section("Decisions", told);
   rest += section("Notes", notes_text(texts, width));
-  rest += section("Wall", wall_text(texts));
-  rest += section("Memory at the peak", memory_text(store.read_memory(trial.id)));
-  rest += section("Memory of the device", device_memory_text(texts));
+  rest += section("Wall", wall_text(texts, width));
+  rest += section("Memory at the peak", memory_text(store.read_memory(trial.id), width));
+  rest += section("Memory of the device", device_memory_text(texts, width));
   rest += section("Trace", trace_text(texts, width));
   const std::vector<store::MetricRow> metrics = store.read_metrics(trial.id);
   rest += section("Graphs (all ranks)", graphs_text(metrics));
-  rest += section("Metrics (whole run)", metrics_text(metrics));
+  rest += section("Metrics (whole run)", metrics_text(metrics, width));
   rest += section("Log", log);
   return cut_lines(text, width) + flags + cut_lines(rest, width);
 }

@@ -167,10 +167,10 @@ inline constexpr OutputKey kDiagnosisKeys[] = {
     {"notes[]", "list of texts", "", "What was left out or not understood."},
     {"remedies[].flags[]", "list of texts", "",
      "Settings in the words of the run's framework; none: not a matter of settings."},
+    {"remedies[].for", "text", "",
+     "failure: it may let a failed run go on; these come first. wall: it makes steps shorter."},
     {"remedies[].ceiling_ratio", "number or null", "ratio",
-     "Upper bound of the saving, as a share of the step; null of what frees memory or lets a "
-     "failed "
-     "run start."},
+     "Upper bound of the saving, as a share of the step; null of what is for a failure."},
     {"remedies[].rule", "text", "", "Name of the row."},
     {"remedies[].why", "text", "", "A sentence."},
     {"remedies[].refused", "text or null", "", "The rule that forbids it here."},

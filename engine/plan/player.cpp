@@ -78,6 +78,7 @@ class Player {
       : hardware_(hardware),
         duration_of_(duration_of),
         transfer_of_(options.transfer_of),
+        sees_collective_(options.sees_collective),
         layout_(ranks.front().program->layout) {
     for (const PlayedRank& rank : ranks) {
       Cursor& cursor = cursors_.emplace_back();
@@ -169,9 +170,9 @@ class Player {
       case Verb::op: {
         const OpCost cost = cost_of(c, instr);
         const int64_t start = timeline.launch(stream);
-        timeline.finish(
-            stream, RecordKind::kernel, tag_of(c, instr, cost), start,
-            duration_of_({c.rank(), c.item, c.instr, sharing_of(c).num_collectives}, instr, cost));
+        const Position position = {c.rank(), c.item, c.instr, sharing_of(c).num_collectives, start};
+        timeline.finish(stream, RecordKind::kernel, tag_of(c, instr, cost), start,
+                        duration_of_(position, instr, cost));
         return true;
       }
       case Verb::comm:
@@ -224,6 +225,9 @@ class Player {
     }
     if (!c.is_released) return false;
     c.is_waiting = false;
+    if (instr.verb == Verb::comm && sees_collective_) {
+      sees_collective_(c.rank(), c.ready_ns, c.end_ns);
+    }
     const auto kind = instr.verb == Verb::comm ? RecordKind::collective : RecordKind::p2p;
     profiler::OpTag tag = tag_of(c, instr, {});
     tag.bytes = sent_bytes(*c.played.program, c.segment(), instr, c.route);
@@ -339,6 +343,7 @@ class Player {
   const spec::HardwareSpec& hardware_;
   const DurationOf& duration_of_;
   const std::function<int64_t(const std::vector<int>&, int64_t)>& transfer_of_;
+  const std::function<void(int, int64_t, int64_t)>& sees_collective_;
   Layout layout_;
   std::vector<Cursor> cursors_;
   std::map<int, size_t> by_stage_;

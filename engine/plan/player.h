@@ -19,6 +19,7 @@ struct Position {
   size_t item = 0;
   size_t instr = 0;
   int num_collectives = 0;  ///< beside it; see Sharing
+  int64_t start_ns = 0;     ///< of an operation: when it begins
 };
 
 /// How long an operation lasts, or the host works (Verb::host).
@@ -39,6 +40,9 @@ struct PlayOptions {
   std::function<bool(size_t rank_place, const profiler::TraceRecord& record)> keeps_record;
   /// Replaces the transfer time between `ranks` that the links give; see spec::collective_ns.
   std::function<int64_t(const std::vector<int>& ranks, int64_t transfer_ns)> transfer_of = {};
+  /// Told of each collective of a rank, from when the rank was ready to its end, before the rank
+  /// launches what comes next.
+  std::function<void(int rank, int64_t start_ns, int64_t end_ns)> sees_collective = {};
   /// Operations that a rank may have launched that have not begun; 0: any number.
   int launch_queue = 0;
 };

@@ -81,6 +81,8 @@ constexpr std::array kPlanKnobs = {
     PlanKnobRow{"main_grads", kState, "What gradients are summed in.", &PlanKnobs::main_grads},
     PlanKnobRow{"task", "pretrain | sft | lora", "What is trained: all weights, or adapters.",
                 &PlanKnobs::task},
+    PlanKnobRow{"lora_rank", kSize, "Rank of the adapters, where the task is lora.",
+                &PlanKnobs::lora_rank},
     PlanKnobRow{"sequence_parallel", kFlag,
                 "Between the matrices each tensor-parallel rank holds a share of the tokens.",
                 &PlanKnobs::sequence_parallel},

@@ -61,12 +61,15 @@ std::vector<size_t> chosen_steps(const ImportedSteps& steps) {
 }  // namespace
 
 std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> traces,
-                                              const CollectiveMatching& matching) {
+                                              const CollectiveMatching& matching,
+                                              const MemoryFacts& memory) {
   const ImportedSteps steps(traces, matching);
   if (steps.num_steps() == 0) return std::nullopt;
   ImportedReplay replay;
   StepFacts facts;
   facts.stall_ns = kStallNs;
+  facts.memory = memory;
+  facts.is_short_if_unknown = false;
   std::vector<StepVerdict> verdicts;
   for (const size_t step : chosen_steps(steps)) {
     const std::vector<StepTrace> made = steps.make(step);

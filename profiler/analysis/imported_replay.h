@@ -26,7 +26,9 @@ struct ImportedReplay {
 /// Replays some of the run's steps, evenly spaced; fewer if they are large. Empty if there is no
 /// device work, or too much of it in one step. `verdict.rank` is an index into `traces`, as in its
 /// text().
+/// Recomputation is memory's doing only where `memory` shows that it was short.
 std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> traces,
-                                              const CollectiveMatching& matching);
+                                              const CollectiveMatching& matching,
+                                              const MemoryFacts& memory = {});
 
 }  // namespace moetune::profiler

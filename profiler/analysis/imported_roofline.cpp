@@ -1,6 +1,11 @@
 #include "profiler/analysis/imported_roofline.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+
+#include "kernels/base/units.h"
+#include "profiler/analysis/recording_advice.h"
 
 namespace moetune::profiler {
 
@@ -24,6 +29,20 @@ void ImportedRoofline::add(const ImportedTrace& trace, const std::vector<uint32_
     over_ns += ns - least_ns;
     bandwidth_ns += std::max(0.0, least_ns - flops_ns);
   }
+}
+
+std::string why_unsplit(std::span<const ImportedTrace> traces, const ImportedRoofline& roofline,
+                        const DevicePeaks& peaks) {
+  constexpr double kLeastKnown = 0.5;
+  if (std::ranges::all_of(traces, [](const auto& trace) { return trace.works.empty(); })) {
+    return why_no_shapes(traces);
+  }
+  if (!peaks.is_known()) return "the device's peaks are not known (--hardware)";
+  if (roofline.known_ratio() < kLeastKnown) {
+    return fmt::format("only {} of the kernels' time is of operators whose shapes are known",
+                       base::format_ratio(roofline.known_ratio()));
+  }
+  return {};
 }
 
 }  // namespace moetune::profiler

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,5 +37,9 @@ struct ImportedRoofline {
   void add(const ImportedTrace& trace, const std::vector<uint32_t>& ops, const WorkClasses& wide,
            const DevicePeaks& peaks);
 };
+
+/// Why such sums do not tell what binds compute; empty: they do.
+std::string why_unsplit(std::span<const ImportedTrace> traces, const ImportedRoofline& roofline,
+                        const DevicePeaks& peaks);
 
 }  // namespace moetune::profiler

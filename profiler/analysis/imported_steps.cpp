@@ -372,8 +372,11 @@ void ImportedSteps::find_matched_messages(const CollectiveMatching& matching) {
   for (size_t i = 0; i < matching.messages.size(); ++i) {
     const MatchedCollective& one = matching.messages[i];
     for (size_t part = 0; part < one.parts.size(); ++part) {
+      const ImportedTrace& trace = traces_[one.parts[part].trace];
+      const bool does_both =
+          sends_and_receives(trace, trace.comms[trace.ops[one.parts[part].op].comm]);
       matched_ops_[one.parts[part].trace][one.parts[part].op] = {
-          kStages, static_cast<int64_t>(num_before + i), one.transfer_ns, part > 0};
+          kStages, static_cast<int64_t>(num_before + i), one.transfer_ns, part > 0 || does_both};
       const uint32_t own = pipelines[one.parts[part].trace];
       const uint32_t first = pipelines[one.parts[0].trace];
       if (own != first) std::ranges::replace(pipelines, own, first);
@@ -408,6 +411,7 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row, WorkNames& 
   record.stream = op.stream;
   record.start_ns = op.start_ns;
   record.end_ns = op.end_ns;
+  record.is_recompute = std::ranges::binary_search(trace.recomputed, row);
   const bool is_host_copy = op.kind == ActivityKind::copy &&
                             (op.path == CopyPath::to_device || op.path == CopyPath::to_host);
   if (is_host_copy) {
@@ -425,6 +429,7 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row, WorkNames& 
     const auto matched = matched_ops_[rank.trace].find(row);
     if (matched != matched_ops_[rank.trace].end()) {
       if (matched->second.is_receive) record.name = "recv";
+      if (sends_and_receives(trace, trace.comms[op.comm])) record.name = "send+recv";
       record.sequence = matched->second.sequence;
       record.transfer_ns = std::min(op.duration_ns(), matched->second.transfer_ns);
     }

@@ -126,7 +126,7 @@ class ImportedSteps {
     std::string group;
     int64_t sequence = 0;
     int64_t transfer_ns = 0;
-    bool is_receive = false;  ///< of messages between stages
+    bool is_receive = false;  ///< of messages between stages: it waits for one
     // Of expert exchanges (ExpertExchange):
     bool opens = false;
     bool closes = false;

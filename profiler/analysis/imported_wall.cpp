@@ -10,6 +10,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
+#include "profiler/analysis/imported_recompute.h"
 #include "profiler/analysis/imported_replay.h"
 #include "profiler/analysis/imported_steps.h"
 #include "profiler/analysis/matched_collectives.h"
@@ -39,21 +40,10 @@ size_t place_of(IdleCause cause) { return static_cast<size_t>(cause); }
 struct JudgedRank {
   TraceWindow window;
   std::vector<CauseSegment> segments;
+  IntervalSet recomputed;                          ///< when it did, and nothing else computed
   std::array<double, kNumWallLabels> shares = {};  ///< of its window
   [[nodiscard]] int64_t window_ns() const { return window.time.length_ns(); }
 };
-
-using CauseSums = std::array<int64_t, static_cast<size_t>(IdleCause::count)>;
-
-/// Time in which a rank's segments have each cause.
-CauseSums causes_in(const std::vector<CauseSegment>& segments, const Interval& time) {
-  CauseSums sums = {};
-  auto at = std::ranges::upper_bound(segments, time.start_ns, {}, &CauseSegment::end_ns);
-  for (; at != segments.end() && at->start_ns < time.end_ns; ++at) {
-    sums[place_of(at->cause)] += overlap_ns({at->start_ns, at->end_ns}, time);
-  }
-  return sums;
-}
 
 /// The windows and causes of all ranks that have device work, and what they wait for one another.
 class Judge {
@@ -73,6 +63,7 @@ class Judge {
       if (!window) continue;
       rank.window = std::move(*window);
       rank.segments = explain_steps(trace, rank.window, windows.wide());
+      rank.recomputed = recomputed_alone(trace, rank.window.ops, windows.wide());
       comm_exposed_ns_ += static_cast<double>(windows.measure_wide(rank.window).exposed_comm_ns);
       for (const uint32_t row : rank.window.ops) {
         const ImportedOp& op = trace.ops[row];
@@ -87,6 +78,7 @@ class Judge {
         if (!trace.has_name(op) && !is_comm) unnamed_ns_ += op_ns;
       }
       roofline_.add(trace, rank.window.ops, windows.wide(), peaks);
+      kernels_.add(trace, rank.window, windows.wide());
       ++num_judged_;
       num_ops_ += static_cast<int64_t>(rank.window.ops.size());
     }
@@ -118,12 +110,14 @@ class Judge {
     }
     wall.share_ratio = wall.ceilings[place_of(wall.label)];
     if (num_judged_ > 0) split_compute(wall);
+    if (num_judged_ > 0) add_recompute(wall, recomputed_ratio_ / num_judged_);
     add_shares(wall);
     add_host(wall);
     add_comm(wall);
     add_missing(wall);
     add_notes(wall);
     wall.matching = std::move(matching_);
+    wall.kernels = kernels_;
     return wall;
   }
 
@@ -153,9 +147,13 @@ class Judge {
       const int64_t ns = segment.end_ns - segment.start_ns;
       switch (segment.cause) {
         case IdleCause::compute:
-        case IdleCause::latency:
-          add(WallLabel::compute, static_cast<double>(ns));
+        case IdleCause::latency: {
+          const auto again_ns =
+              static_cast<double>(covered_ns(rank.recomputed, {segment.start_ns, segment.end_ns}));
+          add(WallLabel::compute, static_cast<double>(ns) - again_ns);
+          add_recomputed(index, again_ns, WallLabel::compute, add);
           break;
+        }
         case IdleCause::host:
           add(WallLabel::host, static_cast<double>(ns));
           blame_[index][place_of(WallLabel::host)] += static_cast<double>(ns);
@@ -175,6 +173,13 @@ class Judge {
     add(label_of_copies(index), copies_ns);
     copy_ns_ += copies_ns;
     if (!is_offloading_[index]) input_ns_ += copies_ns;
+  }
+
+  /// It is memory's doing only where headroom shows that memory was short.
+  template <typename Add>
+  void add_recomputed(size_t index, double ns, WallLabel otherwise, const Add& add) {
+    recomputed_ratio_ += ns / static_cast<double>(ranks_[index].window_ns());
+    add(is_memory_short(memory_) ? WallLabel::memory : otherwise, ns);
   }
 
   [[nodiscard]] WallLabel label_of_copies(size_t index) const {
@@ -202,8 +207,12 @@ class Judge {
       }
     }
     const double transfer_ns = all_ns - static_cast<double>(wait_ns);
-    add(WallLabel::communication, transfer_ns);
-    transfers_.add(transfer_ns, missing_.may_delay(index, segment.op));
+    const bool is_again = is_recomputed(traces_[index], segment.op);
+    if (is_again) add_recomputed(index, transfer_ns, WallLabel::communication, add);
+    if (!is_again) add(WallLabel::communication, transfer_ns);
+    if (!is_again || !is_memory_short(memory_)) {
+      transfers_.add(transfer_ns, missing_.may_delay(index, segment.op));
+    }
     if (!waits_.empty() && !waits_[index].contains(segment.op) &&
         may_be_message(traces_[index], segment.op)) {
       loose_ns_ += transfer_ns;
@@ -291,7 +300,7 @@ class Judge {
   /// Takes label and ceilings from the replay, where there is one, instead of from the shares.
   void take_replay(ImportedWall& wall) {
     if (has_absurd_times_) return;
-    replay_ = replay_imported(traces_, matching_);
+    replay_ = replay_imported(traces_, matching_, memory_);
     if (replay_ && replay_->error_ratio > kMostReplayError) {
       add_evidence(wall, "replay_error_ratio", replay_->error_ratio, "ratio",
                    fmt::format("a replay of the steps differs from them by {}: it is not used",
@@ -302,6 +311,7 @@ class Judge {
     const StepVerdict& verdict = replay_->verdict;
     wall.ceilings = verdict.ceilings;
     wall.sub_ceilings = verdict.sub_ceilings;
+    wall.recompute_ratio = verdict.recompute_ratio;
     wall.num_steps = replay_->num_steps;
     wall.low_ratio = replay_->low_ratio;
     wall.high_ratio = replay_->high_ratio;
@@ -377,7 +387,7 @@ class Judge {
   /// What of compute's time goes to which of its causes, or why that is not known.
   void split_compute(ImportedWall& wall) {
     const bool is_compute = wall.label == WallLabel::compute;
-    const std::string why_not = why_unsplit();
+    const std::string why_not = why_unsplit(traces_, roofline_, peaks_);
     if (!why_not.empty()) {
       if (is_compute) {
         add_evidence(wall, "shapes_known_ratio", roofline_.known_ratio(), "ratio",
@@ -413,9 +423,7 @@ class Judge {
 
   /// Kernels are too small because memory leaves no room for a larger micro-batch.
   void look_at_memory(ImportedWall& wall) const {
-    const auto capacity = static_cast<double>(memory_.capacity_bytes);
-    const auto peak = static_cast<double>(memory_.peak_bytes);
-    if (capacity <= 0 || peak <= kShortMemoryRatio * capacity) return;
+    if (!is_memory_short(memory_)) return;
     // It is booked to memory alone: a larger micro-batch by itself would not fit.
     const double small =
         std::exchange(wall.sub_ceilings[static_cast<size_t>(SubCause::occupancy)], 0);
@@ -424,28 +432,27 @@ class Judge {
     wall.sub_ceilings[static_cast<size_t>(SubCause::capped_micro_batch)] = small;
     wall.ceilings[place_of(wall.label)] = small;
     wall.share_ratio = wall.low_ratio = wall.high_ratio = small;
-    const std::string used = fmt::format("{} of {}", base::format_bytes(memory_.peak_bytes),
-                                         base::format_bytes(memory_.capacity_bytes));
+    const std::string used = text_of_use(memory_);
+    const double ratio =
+        static_cast<double>(memory_.peak_bytes) / static_cast<double>(memory_.capacity_bytes);
     wall.summary = fmt::format(
         "memory ({}): work is too small for the device, which takes {} of the time; with {} of "
         "memory in use there is no room for a larger micro-batch",
         wall.sub_cause, base::format_ratio(small), used);
-    add_evidence(wall, "peak_memory_ratio", peak / capacity, "ratio",
+    add_evidence(wall, "peak_memory_ratio", ratio, "ratio",
                  fmt::format("at its fullest the device has {} in use", used));
   }
 
-  /// Empty: compute can be split.
-  [[nodiscard]] std::string why_unsplit() const {
-    constexpr double kLeastKnown = 0.5;
-    if (std::ranges::all_of(traces_, [](const auto& trace) { return trace.works.empty(); })) {
-      return why_no_shapes(traces_);
+  /// `share_ratio`: of the time, computed a second time.
+  void add_recompute(ImportedWall& wall, double share_ratio) const {
+    wall.is_memory_short = is_memory_short(memory_);
+    if (!replay_) wall.recompute_ratio = share_ratio;
+    const bool is_most = 2 * share_ratio > wall.shares[place_of(WallLabel::memory)];
+    if (!replay_ && wall.label == WallLabel::memory && wall.is_memory_short && is_most) {
+      wall.sub_cause = row_of(SubCause::recompute).name;
     }
-    if (!peaks_.is_known()) return "the device's peaks are not known (--hardware)";
-    if (roofline_.known_ratio() < kLeastKnown) {
-      return fmt::format("only {} of the kernels' time is of operators whose shapes are known",
-                         base::format_ratio(roofline_.known_ratio()));
-    }
-    return {};
+    if (std::max(share_ratio, wall.recompute_ratio) < 0.005) return;
+    wall.evidence.push_back(recompute_evidence(share_ratio, wall.recompute_ratio, memory_));
   }
 
   /// The rank with most of the label's time, where it has clearly more than its part.
@@ -518,6 +525,7 @@ class Judge {
       host += explain_host(traces_[i], ranks_[i].segments);
     }
     add_host_copies(wall);
+    if (!replay_) split_accounts(wall, host);
     if (host.total_ns() == 0) return;
     const auto parts = parts_of(host);
     const HostPart& largest = *std::ranges::max_element(parts, {}, &HostPart::ns);
@@ -535,6 +543,16 @@ class Judge {
                    fmt::format("of the time in which the host was late, {} {}",
                                base::format_ratio(ratio), part.text));
     }
+  }
+
+  /// What the accounts alone tell of causes.
+  void split_accounts(ImportedWall& wall, const HostTime& host) const {
+    split_host_share(host, input_ns_, wall.shares[place_of(WallLabel::host)], wall.sub_ceilings);
+    const double offload = wall.shares[place_of(WallLabel::memory)];
+    wall.sub_ceilings[static_cast<size_t>(SubCause::offload)] = offload;
+    if (wall.label != WallLabel::memory || !wall.sub_cause.empty()) return;
+    wall.sub_cause = row_of(SubCause::offload).name;
+    wall.summary += " (offload)";
   }
 
   /// Input is the loader's as well, which the parts of the host's own time do not show.
@@ -568,6 +586,14 @@ class Judge {
     if (const size_t count = matching_.messages.size(); count > 0) {
       add_evidence(wall, "matched_messages", static_cast<double>(count), "count",
                    fmt::format("{} messages between stages were found at both ends", count));
+    }
+    if (wall.label == WallLabel::communication && matching_.num_loose_exchanges > 0) {
+      add_evidence(wall, "loose_exchanges", static_cast<double>(matching_.num_loose_exchanges),
+                   "count",
+                   fmt::format("{} kernels send and receive in one group of calls, and are not of "
+                               "neighbouring stages as far as their ends tell: they count as "
+                               "communication",
+                               matching_.num_loose_exchanges));
     }
     if (matching_.matched.empty()) {
       if ((wall.label == WallLabel::communication && matching_.messages.empty()) ||
@@ -646,6 +672,7 @@ class Judge {
   const DevicePeaks& peaks_;
   const MemoryFacts& memory_;
   ImportedRoofline roofline_;
+  KernelCosts kernels_;
   std::vector<JudgedRank> ranks_;              // by trace
   std::vector<std::vector<bool>> is_message_;  ///< by trace and row of its comms: between stages
   std::vector<bool> is_offloading_;            ///< by trace
@@ -667,11 +694,12 @@ class Judge {
   double comm_exposed_ns_ = 0;
   double blocking_ns_ = 0;
   double waited_ns_ = 0;
-  DoubtfulTime transfers_;  ///< booked as communication
-  DoubtfulTime stages_;     ///< booked as pipeline
-  double loose_ns_ = 0;     ///< of the transfers, unmatched ones that may be messages
-  double copy_ns_ = 0;      ///< copies to and from the host, alone
-  double input_ns_ = 0;     ///< of these, those that are no offloading
+  DoubtfulTime transfers_;       ///< booked as communication
+  DoubtfulTime stages_;          ///< booked as pipeline
+  double loose_ns_ = 0;          ///< of the transfers, unmatched ones that may be messages
+  double recomputed_ratio_ = 0;  ///< of the judged windows, summed: computed a second time
+  double copy_ns_ = 0;           ///< copies to and from the host, alone
+  double input_ns_ = 0;          ///< of these, those that are no offloading
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "profiler/analysis/group_costs.h"
 #include "profiler/analysis/imported_roofline.h"
+#include "profiler/analysis/kernel_costs.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/wall.h"
 #include "profiler/analysis/wall_label.h"
@@ -30,12 +31,16 @@ struct ImportedWall {
   /// could be replayed.
   std::array<double, kNumWallLabels> ceilings = {};
   std::array<double, kNumSubCauses> sub_ceilings = {};  ///< the same of each cause alone, or 0
-  int num_steps = 0;                                    ///< that were replayed
-  double low_ratio = 0;                                 ///< of them, the least ceiling of the label
-  double high_ratio = 0;                                ///< and the largest
-  std::string summary;                                  ///< a sentence
+  /// The same of computing activations a second time, also where that is not memory's doing.
+  double recompute_ratio = 0;
+  bool is_memory_short = false;  ///< as far as headroom is known
+  int num_steps = 0;             ///< that were replayed
+  double low_ratio = 0;          ///< of them, the least ceiling of the label
+  double high_ratio = 0;         ///< and the largest
+  std::string summary;           ///< a sentence
   std::vector<Evidence> evidence;
   GroupCosts groups;            ///< whose communication it is, and what it costs
+  KernelCosts kernels;          ///< what kernels of each class cost, and launching them
   CollectiveMatching matching;  ///< of the traces; empty where fewer than two have device work
 };
 
@@ -62,9 +67,13 @@ struct ImportedWall {
 ///    reach kLeastBindingRatio. Waiting for a stage whose messages are matched counts for any
 ///    label's share, and what collectives take from work beside them for communication's, where
 ///    that is the sub-cause. A replay that is off by more than 5 % is not used.
+///    Where none can be, the causes of host and memory have their shares of the accounts.
 ///  - Compute is told apart as in our own steps (step_verdict.h) where `peaks` are known and at
 ///    least half of the kernels' time is of known work (imported_roofline.h). Otherwise it is said
 ///    why not.
+///  - What computed activations a second time (ImportedTrace::recomputed) is memory where more than
+///    kShortMemoryRatio of the device's memory is in use, and what it would be otherwise where less
+///    is, or where that is not known.
 ///  - Kernels that are too small (occupancy) are memory's doing (a capped micro-batch) where more
 ///    than kShortMemoryRatio of the device's memory is in use. `memory`: of the fullest rank;
 ///    without a capacity nothing is known.

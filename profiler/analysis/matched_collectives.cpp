@@ -6,6 +6,7 @@
 #include <deque>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -34,8 +35,10 @@ struct Instance {
 
 /// Instances of each series, in the order of the trace.
 using Series = std::map<SeriesKey, std::vector<Instance>>;
+/// OpRows of a trace's ops.
+using OpRows = std::set<uint32_t>;
 
-Series series_of(const ImportedTrace& trace) {
+Series series_of(const ImportedTrace& trace, const OpRows& left_out) {
   const WorkClasses wide(trace);
   const auto text = [&](uint32_t name) {
     return name == kNoRow ? std::string() : trace.names[name];
@@ -44,14 +47,15 @@ Series series_of(const ImportedTrace& trace) {
   for (size_t row = 0; row < trace.ops.size(); ++row) {
     const ImportedOp& op = trace.ops[row];
     if (wide.of(op) != WorkClass::communication) continue;
+    if (left_out.contains(static_cast<uint32_t>(row))) continue;
     const CommCall comm = op.comm == kNoRow ? CommCall() : trace.comms[op.comm];
     // The two ends of a message have different names (send, recv): see matched_messages.h.
     if (comm.peer >= 0 || text(comm.collective) == "send" || text(comm.collective) == "recv") {
       continue;
     }
-    const std::string kind = comm.collective == kNoRow
-                                 ? name_before_arguments(trace.names[op.name], 80)
-                                 : text(comm.collective);
+    const bool is_named = comm.collective != kNoRow && !sends_and_receives(trace, comm);
+    const std::string kind =
+        is_named ? text(comm.collective) : name_before_arguments(trace.names[op.name], 80);
     // Sizes differ between the members of an exchange of unequal parts.
     const int64_t bytes = kind.find("all_to_all") != std::string::npos
                               ? 0
@@ -122,6 +126,78 @@ void find_last(std::span<const ImportedTrace> traces, MatchedCollective& one) {
   one.transfer_ns = duration(one.parts[one.last]);
 }
 
+struct MatchedSeries {
+  std::vector<MatchedCollective> matched;
+  ClockShifts shifts;
+  std::vector<int64_t> distances;  ///< of ends, after the clocks were aligned
+  int64_t num_ops = 0;
+};
+
+/// `left_out` by trace.
+MatchedSeries match_series(std::span<const ImportedTrace> traces,
+                           const std::vector<OpRows>& left_out) {
+  MatchedSeries found;
+  std::vector<Series> series;  // by trace
+  for (size_t i = 0; i < traces.size(); ++i) {
+    series.push_back(series_of(traces[i], left_out[i]));
+  }
+  // Every rank is matched with the first one that has the series, too.
+  std::map<SeriesKey, std::vector<size_t>> ranks_of;
+  for (size_t rank = 0; rank < series.size(); ++rank) {
+    for (const auto& [key, instances] : series[rank]) ranks_of[key].push_back(rank);
+  }
+  for (const auto& [key, ranks] : ranks_of) {
+    if (ranks.size() < 2) continue;
+    const std::vector<Instance>& first = series[ranks[0]][key];
+    found.num_ops += static_cast<int64_t>(first.size());
+    std::map<uint32_t, MatchedCollective> by_op;  // of the first rank
+    for (size_t other = 1; other < ranks.size(); ++other) {
+      const std::vector<Instance>& second = series[ranks[other]][key];
+      found.num_ops += static_cast<int64_t>(second.size());
+      const auto pairs = pair_up(first, second);
+      std::vector<int64_t> shifts;
+      for (const auto& [a, b] : pairs) {
+        shifts.push_back(end_of(traces[ranks[other]], b) - end_of(traces[ranks[0]], a));
+      }
+      if (shifts.empty()) continue;
+      const int64_t shift_ns = base::upper_median(shifts);
+      const auto num_agree = std::ranges::count_if(
+          shifts, [&](int64_t shift) { return distance_of(shift, shift_ns) <= kEndsAgreeNs; });
+      if (static_cast<double>(num_agree) < kAgreeRatio * static_cast<double>(shifts.size())) {
+        continue;
+      }
+      std::vector<int64_t>& ahead = found.shifts[{ranks[0], ranks[other]}];
+      ahead.insert(ahead.end(), shifts.begin(), shifts.end());
+      for (size_t i = 0; i < pairs.size(); ++i) {
+        const int64_t distance = distance_of(shifts[i], shift_ns);
+        if (distance > kEndsAgreeNs) continue;
+        found.distances.push_back(distance);
+        MatchedCollective& one = by_op[pairs[i].first.op];
+        if (one.parts.empty()) {
+          one.parts.push_back({static_cast<uint32_t>(ranks[0]), pairs[i].first.op});
+        }
+        one.parts.push_back({static_cast<uint32_t>(ranks[other]), pairs[i].second.op});
+      }
+    }
+    for (auto& [op, one] : by_op) found.matched.push_back(std::move(one));
+  }
+  return found;
+}
+
+/// By trace: rows of those messages that are two at once.
+std::vector<OpRows> exchanges_in(std::span<const ImportedTrace> traces,
+                                 const std::vector<MatchedCollective>& messages) {
+  std::vector<OpRows> rows(traces.size());
+  for (const MatchedCollective& one : messages) {
+    for (const CollectivePart& part : one.parts) {
+      const ImportedTrace& trace = traces[part.trace];
+      const CommCall& comm = trace.comms[trace.ops[part.op].comm];
+      if (sends_and_receives(trace, comm)) rows[part.trace].insert(part.op);
+    }
+  }
+  return rows;
+}
+
 }  // namespace
 
 bool may_be_message(const ImportedTrace& trace, uint32_t row) {
@@ -146,52 +222,17 @@ std::vector<std::vector<bool>> stage_messages_of(std::span<const ImportedTrace> 
 
 CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
   CollectiveMatching matching;
-  std::vector<Series> series;  // by trace
-  for (const ImportedTrace& trace : traces) series.push_back(series_of(trace));
-  std::vector<int64_t> distances;
-  ClockShifts all_shifts;
-  // Every rank is matched with the first one that has the series, too.
-  std::map<SeriesKey, std::vector<size_t>> ranks_of;
-  for (size_t rank = 0; rank < series.size(); ++rank) {
-    for (const auto& [key, instances] : series[rank]) ranks_of[key].push_back(rank);
-  }
-  for (const auto& [key, ranks] : ranks_of) {
-    if (ranks.size() < 2) continue;
-    const std::vector<Instance>& first = series[ranks[0]][key];
-    matching.num_ops += static_cast<int64_t>(first.size());
-    std::map<uint32_t, MatchedCollective> by_op;  // of the first rank
-    for (size_t other = 1; other < ranks.size(); ++other) {
-      const std::vector<Instance>& second = series[ranks[other]][key];
-      matching.num_ops += static_cast<int64_t>(second.size());
-      const auto pairs = pair_up(first, second);
-      std::vector<int64_t> shifts;
-      for (const auto& [a, b] : pairs) {
-        shifts.push_back(end_of(traces[ranks[other]], b) - end_of(traces[ranks[0]], a));
-      }
-      if (shifts.empty()) continue;
-      const int64_t shift_ns = base::upper_median(shifts);
-      const auto num_agree = std::ranges::count_if(
-          shifts, [&](int64_t shift) { return distance_of(shift, shift_ns) <= kEndsAgreeNs; });
-      if (static_cast<double>(num_agree) < kAgreeRatio * static_cast<double>(shifts.size())) {
-        continue;
-      }
-      std::vector<int64_t>& ahead = all_shifts[{ranks[0], ranks[other]}];
-      ahead.insert(ahead.end(), shifts.begin(), shifts.end());
-      for (size_t i = 0; i < pairs.size(); ++i) {
-        const int64_t distance = distance_of(shifts[i], shift_ns);
-        if (distance > kEndsAgreeNs) continue;
-        distances.push_back(distance);
-        MatchedCollective& one = by_op[pairs[i].first.op];
-        if (one.parts.empty()) {
-          one.parts.push_back({static_cast<uint32_t>(ranks[0]), pairs[i].first.op});
-        }
-        one.parts.push_back({static_cast<uint32_t>(ranks[other]), pairs[i].second.op});
-      }
-    }
-    for (auto& [op, one] : by_op) matching.matched.push_back(std::move(one));
-  }
+  MatchedSeries series = match_series(traces, std::vector<OpRows>(traces.size()));
+  ClockShifts all_shifts = std::move(series.shifts);
   MatchedMessages messages = match_messages(traces, offsets_of(traces.size(), all_shifts));
-  matching.num_ops += messages.num_others;
+  const std::vector<OpRows> exchanges = exchanges_in(traces, messages.of_stages);
+  // What was found to be of stages is no instance of a collective.
+  const bool has_exchanges =
+      std::ranges::any_of(exchanges, [](const OpRows& rows) { return !rows.empty(); });
+  if (has_exchanges) series = match_series(traces, exchanges);
+  matching.matched = std::move(series.matched);
+  matching.num_ops = series.num_ops + messages.num_others;
+  matching.num_loose_exchanges = messages.num_loose_exchanges;
   std::ranges::move(messages.others, std::back_inserter(matching.matched));
   matching.messages = std::move(messages.of_stages);
   for (const auto& [pair, ahead_ns] : messages.shifts) all_shifts.try_emplace(pair, ahead_ns);
@@ -203,7 +244,9 @@ CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
   }
   matching.num_unmatched = matching.num_ops - num_matched;
   matching.clock_offsets_ns = offsets_of(traces.size(), std::move(all_shifts));
-  if (!distances.empty()) matching.residual_ns = base::upper_median(std::move(distances));
+  if (!series.distances.empty()) {
+    matching.residual_ns = base::upper_median(std::move(series.distances));
+  }
   return matching;
 }
 

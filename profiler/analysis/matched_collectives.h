@@ -27,8 +27,11 @@ struct MatchedCollective {
 
 struct CollectiveMatching {
   std::vector<MatchedCollective> matched;
-  /// Messages between stages that two traces have: of each, first the part that sends.
+  /// Messages between stages that two traces have: of each, first the part that sends. Two stages
+  /// that send each other a message at once, each by one kernel, are one.
   std::vector<MatchedCollective> messages;
+  /// Kernels that send a message and receive another (sends_and_receives), of nobody knows whom.
+  int64_t num_loose_exchanges = 0;
   /// Communication kernels of traces that have any in common, messages between stages aside.
   int64_t num_ops = 0;
   int64_t num_unmatched = 0;  ///< of those
@@ -51,6 +54,12 @@ std::vector<std::vector<bool>> stage_messages_of(std::span<const ImportedTrace> 
 inline bool says_no_partner(const CommCall& comm) {
   return comm.group == kNoRow && comm.description == kNoRow && comm.members == kNoRow &&
          comm.peer < 0;
+}
+
+/// Whether a communication sends one message and receives another, from and to whom no file says.
+inline bool sends_and_receives(const ImportedTrace& trace, const CommCall& comm) {
+  return says_no_partner(comm) && comm.collective != kNoRow &&
+         trace.names[comm.collective] == kSendAndReceive;
 }
 
 /// Whether an operation is one whose partners the file does not say and that may be a message: its

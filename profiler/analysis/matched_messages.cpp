@@ -122,7 +122,8 @@ class MessageMatcher {
   }
 
  private:
-  /// Calls `visit(op's row, its communication)` for each send and receive of a trace.
+  /// Calls `visit(op's row, its communication)` for each send and receive of a trace, and for each
+  /// kernel that does both.
   template <typename Visit>
   void for_each_end(size_t index, const Visit& visit) const {
     const ImportedTrace& trace = traces_[index];
@@ -130,7 +131,7 @@ class MessageMatcher {
       const ImportedOp& op = trace.ops[row];
       if (op.comm == kNoRow || op.kind != ActivityKind::kernel) continue;
       const CommCall& comm = trace.comms[op.comm];
-      if (is_send_or_receive(text_in(trace, comm.collective))) {
+      if (is_send_or_receive(text_in(trace, comm.collective)) || sends_and_receives(trace, comm)) {
         visit(static_cast<uint32_t>(row), comm);
       }
     }
@@ -165,6 +166,11 @@ class MessageMatcher {
   void add_ends(size_t index) {
     const ImportedTrace& trace = traces_[index];
     for_each_end(index, [&](uint32_t row, const CommCall& comm) {
+      if (sends_and_receives(trace, comm)) {
+        exchanges_.push_back({static_cast<uint32_t>(index), row, trace.ops[row].end_ns});
+        ++matched_.num_loose_exchanges;
+        return;
+      }
       const bool is_send = text_in(trace, comm.collective) == "send";
       const auto peer = says_no_partner(comm) ? std::nullopt : peer_of(index, comm);
       if (!peer) {
@@ -215,6 +221,7 @@ class MessageMatcher {
     }
     const bool is_pipeline = std::ranges::all_of(
         peers, [](const auto& of_trace) { return of_trace.second.can_be_stages(); });
+    if (is_pipeline) match_exchanges(pairs, has_offsets);
     for (const auto& [sent, received] : pairs) {
       MatchedCollective one;
       one.parts = {{sent.trace, sent.op}, {received.trace, received.op}};
@@ -225,6 +232,40 @@ class MessageMatcher {
       const std::pair<size_t, size_t> both = std::minmax(sent.trace, received.trace);
       matched_.shifts.try_emplace(both, std::vector<int64_t>{0});
     }
+  }
+
+  /// A communicator has one stream on a device: exchanges of stages are where `messages` of them
+  /// are.
+  void match_exchanges(const EndsTogether& messages, bool has_offsets) {
+    std::set<std::pair<uint32_t, uint16_t>> streams;  // with their traces
+    const auto stream_of = [&](const LooseEnd& end) {
+      return std::pair(end.trace, traces_[end.trace].ops[end.op].stream);
+    };
+    for (const auto& [sent, received] : messages) {
+      if (!says_no_partner_of(sent) || !says_no_partner_of(received)) return;
+      streams.insert(stream_of(sent));
+      streams.insert(stream_of(received));
+    }
+    std::vector<LooseEnd> exchanges;
+    for (LooseEnd end : exchanges_) {
+      if (!streams.contains(stream_of(end))) continue;
+      if (has_offsets &&
+          __builtin_add_overflow(end.end_ns, *clock_offsets_ns_[end.trace], &end.end_ns)) {
+        continue;
+      }
+      exchanges.push_back(end);
+    }
+    for (const auto& [one, other] : pair_exchanges(std::move(exchanges), messages)) {
+      MatchedCollective both;
+      both.parts = {{one.trace, one.op}, {other.trace, other.op}};
+      matched_.of_stages.push_back(std::move(both));
+      matched_.num_loose_exchanges -= 2;
+    }
+  }
+
+  [[nodiscard]] bool says_no_partner_of(const LooseEnd& end) const {
+    const ImportedTrace& trace = traces_[end.trace];
+    return says_no_partner(trace.comms[trace.ops[end.op].comm]);
   }
 
   void match_link(const MessageLinkKey& key, const MessageLink& link) {
@@ -319,6 +360,7 @@ class MessageMatcher {
   std::map<GroupKey, std::set<size_t>> members_;  ///< traces with messages in the group
   std::map<MessageLinkKey, MessageLink> links_;
   std::map<GroupKey, LooseEnds> loose_ends_;            ///< of messages between stages
+  std::vector<LooseEnd> exchanges_;                     ///< kernels that send and receive
   std::map<size_t, std::vector<bool>> stage_messages_;  ///< by trace
   MatchedMessages matched_;
 };

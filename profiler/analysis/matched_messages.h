@@ -21,6 +21,7 @@ struct MatchedMessages {
   std::vector<MatchedCollective> of_stages;  ///< between stages of a pipeline
   std::vector<MatchedCollective> others;     ///< such as in a ring of context parallelism
   int64_t num_others = 0;  ///< kernels of other messages, in traces that have them in common
+  int64_t num_loose_exchanges = 0;  ///< that send and receive, and are in no match
   /// One estimate for each pair of traces whose clocks were not known before.
   ClockShifts shifts;
 };
@@ -31,7 +32,8 @@ struct MatchedMessages {
 /// can be shifted accordingly. Clocks that need no shift get none. Messages whose other rank no
 /// file says are paired by their ends (messages_by_ends.h), on clocks that are known or of one
 /// file: of a pipeline, or of nobody knows what group. The latter are of stages unless some rank
-/// sends to one neighbour and receives from another, as in a ring.
+/// sends to one neighbour and receives from another, as in a ring. Of such stages those kernels are
+/// paired by their ends, too, that send to a neighbour and receive from it.
 MatchedMessages match_messages(std::span<const ImportedTrace> traces,
                                std::span<const std::optional<int64_t>> clock_offsets_ns);
 

@@ -18,6 +18,8 @@ using Ops = std::vector<ReplayOp>;
 constexpr int64_t kStallGaps = 20;
 /// Less than this apart, durations of alike work are the same.
 constexpr double kAlikeRatio = 1.05;
+/// Work of which a collective covers no larger part runs alone.
+constexpr double kAlonePart = 0.05;
 /// Other work has to take this part of the time of work on experts' rows, at least, to tell whether
 /// a rank is slow in all that it does.
 constexpr double kLeastOtherWork = 0.1;
@@ -42,10 +44,9 @@ struct Mean {
 
 StepCauses::StepCauses(const ReplayedRun& run, const StepFacts& facts)
     : run_(run), alike_(run), links_(run), stall_ns_(facts.stall_ns) {
-  const MemoryFacts& memory = facts.memory;
-  is_short_ = memory.capacity_bytes <= 0 ||
-              static_cast<double>(memory.peak_bytes) >
-                  facts.short_ratio * static_cast<double>(memory.capacity_bytes);
+  is_short_ = facts.memory.capacity_bytes > 0
+                  ? profiler::is_memory_short(facts.memory, facts.short_ratio)
+                  : facts.is_short_if_unknown;
   find_traits();
   find_usual_gap();
   compare_ranks();
@@ -134,6 +135,7 @@ void StepCauses::find_traits() {
     };
     set(kCommunication, !record.group.empty());
     set(kRecompute, record.is_recompute);
+    has_recomputation_ = has_recomputation_ || record.is_recompute;
     switch (record.kind) {
       case RecordKind::kernel:
         set(kKernel, true);
@@ -258,7 +260,9 @@ void StepCauses::drop_one(SubCause cause, size_t place, ReplayOp& op) const {
       shorten(op.duration_ns, balanced_ns_[place]);
       return;
     case SubCause::recompute:
-      if (is(kRecompute)) op.duration_ns = 0;
+      if (!is(kRecompute)) return;
+      op.duration_ns = op.launch_ns = 0;
+      if (!is_stall(op)) op.gap_ns = 0;
       return;
     case SubCause::offload:
       if (is(kOffload)) op.duration_ns = 0;
@@ -370,22 +374,37 @@ void StepCauses::compare_beside_collectives(const StepFacts& facts) {
   for (std::vector<Interval>& one : collectives) sets.emplace_back(std::move(one));
   struct Sides {
     WorkTimes alone;
-    WorkTimes beside;
+    WorkTimes beside;  ///< for the most part, where no size is known
     std::vector<SizeGroup> alone_groups;
     std::vector<SizeGroup> beside_groups;
+    // Sums over work beside collectives: how long these cover it, how long it takes, and how long
+    // it would take alone.
+    double covered_ns = 0;
+    double own_ns = 0;
+    double free_ns = 0;
+    /// The part of the device that collectives take while they cover such work.
+    [[nodiscard]] double taken() const {
+      const bool is_slowed = covered_ns > 0 && own_ns >= kAlikeRatio * free_ns;
+      return is_slowed ? std::min(1.0, (own_ns - free_ns) / covered_ns) : 0;
+    }
   };
   std::map<std::pair<uint32_t, uint32_t>, Sides> classes;  // by trace and class
   std::map<std::pair<uint32_t, bool>, Roofline::Sum> alone_sums;
-  std::vector<bool> is_beside(ops.size());
+  std::vector<double> parts(ops.size());  // covered
   const Roofline roofline(facts);
+  const auto is_beside = [&](size_t i) {
+    return parts[i] > (alike_.is_sized(alike_.class_of(i)) ? kAlonePart : 0.5);
+  };
   for (size_t i = 0; i < ops.size(); ++i) {
     if (!is_kernel(i) || ops[i].duration_ns <= 0) continue;
     const TraceRecord& record = run_.record_of(ops[i]);
-    const int64_t covered = covered_ns(sets[ops[i].trace], {record.start_ns, record.end_ns});
-    is_beside[i] = 2 * covered > ops[i].duration_ns;
+    parts[i] =
+        static_cast<double>(covered_ns(sets[ops[i].trace], {record.start_ns, record.end_ns})) /
+        static_cast<double>(ops[i].duration_ns);
     Sides& sides = classes[{ops[i].trace, alike_.class_of(i)}];
-    (is_beside[i] ? sides.beside : sides.alone).add(ops[i].duration_ns);
-    if (covered == 0) {
+    if (is_beside(i)) sides.beside.add(ops[i].duration_ns);
+    if (parts[i] <= kAlonePart) sides.alone.add(ops[i].duration_ns);
+    if (parts[i] <= 0) {
       alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].add(roofline.least_ns(record),
                                                                      ops[i].duration_ns);
     }
@@ -398,25 +417,36 @@ void StepCauses::compare_beside_collectives(const StepFacts& facts) {
     sides.beside_groups = size_groups_of(sides.beside);
   }
   for (size_t i = 0; i < ops.size(); ++i) {
-    if (!is_beside[i]) continue;
-    const TraceRecord& record = run_.record_of(ops[i]);
-    const Sides& sides = classes.at({ops[i].trace, alike_.class_of(i)});
-    double beside_ns = 0;
+    if (parts[i] <= 0 || !is_beside(i)) continue;
+    const auto own_ns = static_cast<double>(ops[i].duration_ns);
+    Sides& sides = classes.at({ops[i].trace, alike_.class_of(i)});
     double free_ns = 0;
-    if (!alike_.is_sized(alike_.class_of(i))) {
-      const auto group = std::ranges::lower_bound(
-          sides.beside_groups, static_cast<double>(ops[i].duration_ns), {}, &SizeGroup::longest_ns);
-      beside_ns = group->mean_ns;
-      free_ns = alone_ns(sides.alone_groups, beside_ns).value_or(0);
-    } else {
-      beside_ns = sides.beside.mean();
+    if (alike_.is_sized(alike_.class_of(i))) {
+      const TraceRecord& record = run_.record_of(ops[i]);
       free_ns = sides.alone.count() > 0
                     ? sides.alone.mean()
                     : roofline.least_ns(record) /
                           alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].ratio();
+    } else {
+      const auto group =
+          std::ranges::lower_bound(sides.beside_groups, own_ns, {}, &SizeGroup::longest_ns);
+      free_ns = alone_ns(sides.alone_groups, group->mean_ns).value_or(0);
+      if (group->mean_ns < kAlikeRatio * free_ns) continue;
+      if (free_ns > 0) set(free_ns_, i, static_cast<int64_t>(free_ns));
     }
-    if (!(free_ns > 0) || beside_ns < kAlikeRatio * free_ns) continue;
-    set(free_ns_, i, static_cast<int64_t>(free_ns));
+    if (!(free_ns > 0)) continue;
+    sides.covered_ns += parts[i] * own_ns;
+    sides.own_ns += own_ns;
+    sides.free_ns += free_ns;
+  }
+  // What alike work loses while it is covered, this loses as long as it is.
+  for (size_t i = 0; i < ops.size(); ++i) {
+    if (parts[i] <= kAlonePart || (!free_ns_.empty() && free_ns_[i] >= 0)) continue;
+    const bool may_have_other_size = is_beside(i) && !alike_.is_sized(alike_.class_of(i));
+    if (may_have_other_size) continue;
+    const double taken = classes.at({ops[i].trace, alike_.class_of(i)}).taken();
+    const auto own_ns = static_cast<double>(ops[i].duration_ns);
+    if (taken > 0) set(free_ns_, i, static_cast<int64_t>(own_ns * (1 - taken * parts[i])));
   }
 }
 

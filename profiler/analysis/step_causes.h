@@ -64,6 +64,12 @@ class StepCauses {
 
   [[nodiscard]] bool is_memory_short() const { return is_short_; }
 
+  /// Whether anything is computed again, memory being short or not.
+  [[nodiscard]] bool has_recomputation() const { return has_recomputation_; }
+  void drop_recomputation(size_t place, ReplayOp& op) const {
+    drop_one(SubCause::recompute, place, op);
+  }
+
   /// The one rank whose communicators and links are all slower than others of their kind, if there
   /// is one. Of a link that is slow one way, and of one that alone is slow, the rank that sends.
   [[nodiscard]] std::optional<uint32_t> with_slow_link() const;
@@ -129,9 +135,11 @@ class StepCauses {
   /// the ranks.
   void compare_ranks();
 
-  /// Work beside a collective as it would be without one: as alike work of the rank is, or else as
-  /// near to the roofline as its other work that is bound alike. Where no size is known, as work of
-  /// the rank that may be of the same size (alone_ns).
+  /// Work beside a collective as it would be without one. What alike work of the rank takes there
+  /// longer than alone (or, where none runs alone, than as near to the roofline as the rank's other
+  /// work that is bound alike) is spread over the time in which collectives cover it. Where no size
+  /// is known, work that is covered for the most part takes as long as work of the rank that may be
+  /// of the same size (alone_ns); from what that loses follows what the rest loses.
   void compare_beside_collectives(const StepFacts& facts);
 
   /// Alike communication of the communicator that moves it fastest, where whole ones are slower;
@@ -151,6 +159,7 @@ class StepCauses {
   MessageLinks links_;
   int64_t stall_ns_;
   bool is_short_ = false;
+  bool has_recomputation_ = false;
   int64_t usual_gap_ns_ = 0;
   std::array<bool, static_cast<size_t>(SubCause::count)> has_ = {};
   std::vector<uint16_t>

@@ -22,6 +22,8 @@ size_t place_of(auto id) { return static_cast<size_t>(id); }
 constexpr double kPairRatio = 1.5;
 /// Where a synchronisation and another cause on the host gain about the same, the other one counts.
 constexpr double kWaitWeight = 0.9;
+/// Unless that is launching, and synchronisations gain this part of it at least.
+constexpr double kEmptiedRatio = 0.8;
 
 /// Operations that are replayed to find a rank; of more none is named.
 constexpr size_t kMostReplayed = 200'000'000;
@@ -68,6 +70,7 @@ class StepJudge {
       if (label == WallLabel::compute) continue;
       verdict_.ceilings[i] = gain_of(label, causes_of(label));
     }
+    if (causes_.has_recomputation()) verdict_.recompute_ratio = gain_without_recomputation();
     split_compute();
     choose();
     find_rank();
@@ -122,6 +125,12 @@ class StepJudge {
            static_cast<double>(verdict_.step_ns);
   }
 
+  [[nodiscard]] double gain_without_recomputation() {
+    const auto drop = [&](size_t place, ReplayOp& op) { causes_.drop_recomputation(place, op); };
+    return static_cast<double>(std::max<int64_t>(0, verdict_.step_ns - run_.step_ns(drop, room_))) /
+           static_cast<double>(verdict_.step_ns);
+  }
+
   /// Kernels against the roofline: what they take longer than it, what they would not take with
   /// endless bandwidth, and the rest, which is arithmetic.
   void split_compute() {
@@ -170,6 +179,9 @@ class StepJudge {
     if (verdict_.label == WallLabel::compute) look_for_pair();
     verdict_.sub_cause =
         verdict_.label == WallLabel::compute ? bound_of_compute() : largest_of(verdict_.label);
+    if (verdict_.sub_cause == SubCause::launch && is_late_behind_syncs()) {
+      verdict_.sub_cause = SubCause::sync;
+    }
     if (verdict_.label == WallLabel::communication) {
       const double one_link = verdict_.sub_ceilings[place_of(SubCause::one_link)];
       if (2 * one_link > most) verdict_.sub_cause = SubCause::one_link;
@@ -245,6 +257,17 @@ class StepJudge {
       best = row.id;
     }
     return best;
+  }
+
+  /// Whether launches are late only as synchronisations have let the device run empty: without
+  /// these, launching would gain less than half as much.
+  [[nodiscard]] bool is_late_behind_syncs() {
+    if (verdict_.is_hidden_alone) return false;
+    const double launch = verdict_.sub_ceilings[place_of(SubCause::launch)];
+    const double sync = verdict_.sub_ceilings[place_of(SubCause::sync)];
+    if (sync < kEmptiedRatio * launch) return false;
+    const double both = gain_of(WallLabel::host, {SubCause::launch, SubCause::sync});
+    return both - sync < launch / 2;
   }
 
   void find_rank() {

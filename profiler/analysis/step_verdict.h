@@ -19,8 +19,14 @@ namespace moetune::profiler {
 /// Memory is short where the peak is more than this of the capacity.
 inline constexpr double kShortMemoryRatio = 0.75;
 
+/// Whether headroom shows that memory was short; not where its capacity is unknown.
+inline bool is_memory_short(const MemoryFacts& memory, double short_ratio = kShortMemoryRatio) {
+  return memory.capacity_bytes > 0 && static_cast<double>(memory.peak_bytes) >
+                                          short_ratio * static_cast<double>(memory.capacity_bytes);
+}
+
 /// What a verdict needs to know beside the records. Zeros are not known: then compute is not split
-/// further, and recomputation counts as memory.
+/// further.
 struct StepFacts {
   double peak_flops_per_s = 0;    ///< that good products reach on a device
   double memory_bytes_per_s = 0;  ///< that good copies reach on it
@@ -28,6 +34,9 @@ struct StepFacts {
   /// A gap of the host's program is a stall from there on, and where it is 20 times the usual one.
   int64_t stall_ns = 200'000;
   double short_ratio = kShortMemoryRatio;
+  /// Whether memory counts as short where its capacity is not known, so that recomputation is
+  /// memory's doing.
+  bool is_short_if_unknown = true;
 };
 
 /// A link whose messages take longer than others of their size.
@@ -54,6 +63,8 @@ struct StepVerdict {
   std::array<double, kNumWallLabels> ceilings = {};
   /// Share of the step that is saved by dropping each cause alone; causes of compute: their shares.
   std::array<double, kNumSubCauses> sub_ceilings = {};
+  /// Share of the step that is saved if nothing is computed again, whether memory is short or not.
+  double recompute_ratio = 0;
   /// Another cause takes as long at the same time, so that only dropping both saves time. The
   /// ceiling is then the saving with the other one already dropped.
   bool is_hidden_alone = false;
@@ -80,6 +91,8 @@ struct StepVerdict {
 ///  - Stages wait for whatever is late on another one. The pipeline's ceiling is what of that is
 ///    left where the causes of all other labels are dropped already.
 ///  - Within a label the cause with the largest ceiling; one link where it is half of the label's.
+///    Launching that is late only behind synchronisations, which let the device run empty, is
+///    theirs.
 ///  - Compute is bound by occupancy (what kernels take longer than the roofline) or bandwidth where
 ///    dropping that would gain base::kLeastBindingRatio, else by FLOPs.
 ///  - The rank is that whose part of the sub-cause makes 0.6 of its ceiling, and 1.5 times that of

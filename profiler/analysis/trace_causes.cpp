@@ -204,6 +204,15 @@ std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, TraceWindow&
   return segments;
 }
 
+CauseSums causes_in(const std::vector<CauseSegment>& segments, const Interval& time) {
+  CauseSums sums = {};
+  auto at = std::ranges::upper_bound(segments, time.start_ns, {}, &CauseSegment::end_ns);
+  for (; at != segments.end() && at->start_ns < time.end_ns; ++at) {
+    sums[static_cast<size_t>(at->cause)] += overlap_ns({at->start_ns, at->end_ns}, time);
+  }
+  return sums;
+}
+
 IntervalSet loading_of(const ImportedTrace& trace) {
   std::vector<Interval> loading;
   for (const HostRange& range : trace.ranges) {
@@ -261,6 +270,19 @@ std::array<HostPart, 6> parts_of(const HostTime& host) {
       {"launch", host.launch_ns + host.between_ns,
        "went to launching and to the program between launches"},
   }};
+}
+
+void split_host_share(const HostTime& host, double input_ns, double share,
+                      std::array<double, kNumSubCauses>& ratios) {
+  const double all_ns = host.total_ns() + input_ns;
+  if (all_ns <= 0) return;
+  const auto set = [&](SubCause cause, double ns) {
+    ratios[static_cast<size_t>(cause)] = share * ns / all_ns;
+  };
+  set(SubCause::launch, host.launch_ns + host.between_ns);
+  set(SubCause::sync, host.sync_ns + host.copy_ns);
+  set(SubCause::allocator, host.allocation_ns);
+  set(SubCause::loader, host.loader_ns + host.stall_ns + input_ns);
 }
 
 HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments) {

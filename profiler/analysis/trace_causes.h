@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "profiler/analysis/trace_windows.h"
+#include "profiler/analysis/wall_label.h"
 #include "profiler/imported_trace.h"
 
 namespace moetune::profiler {
@@ -49,6 +50,10 @@ std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const Trace
 /// work is time of the run, too.
 std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, TraceWindow& window,
                                         const WorkClasses& wide);
+
+using CauseSums = std::array<int64_t, static_cast<size_t>(IdleCause::count)>;
+/// Time in which a rank's segments have each cause.
+CauseSums causes_in(const std::vector<CauseSegment>& segments, const Interval& time);
 
 /// When the host loaded data, by the names of its ranges.
 IntervalSet loading_of(const ImportedTrace& trace);
@@ -99,5 +104,11 @@ struct HostPart {
 };
 /// Launching and the program between launches are one part.
 std::array<HostPart, 6> parts_of(const HostTime& host);
+
+/// Splits the host's share of the time among its causes, in `ratios`. `input_ns`: copies of input
+/// with nothing beside them, which are of that share, too, and the loader's. Copies that the host
+/// waits for count as synchronisation, as in a replay.
+void split_host_share(const HostTime& host, double input_ns, double share,
+                      std::array<double, kNumSubCauses>& ratios);
 
 }  // namespace moetune::profiler

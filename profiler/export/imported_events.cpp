@@ -138,12 +138,17 @@ class ImportedTeller {
 
   void tell_ops() {
     size_t next_work = 0;
+    auto again = trace_.recomputed.begin();
     for (size_t i = 0; i < trace_.ops.size(); ++i) {
       const ImportedOp& op = trace_.ops[i];
       while (next_work < trace_.works.size() && trace_.works[next_work].op < i) ++next_work;
       const bool has_work = next_work < trace_.works.size() && trace_.works[next_work].op == i;
+      std::vector<TimelineArg> args =
+          arguments_of(op, has_work ? &trace_.works[next_work] : nullptr);
+      while (again != trace_.recomputed.end() && *again < i) ++again;
+      if (again != trace_.recomputed.end() && *again == i) args.push_back({"recomputed", true});
       const size_t own = slice(row_of_stream(op.stream), name_of_op(op), category_of(op.kind), op,
-                               arguments_of(op, has_work ? &trace_.works[next_work] : nullptr));
+                               std::move(args));
       const HostCall* call = trace_.launch_of(op);
       if (call == nullptr) continue;
       sink_.flow({"launches",

@@ -42,9 +42,12 @@ constexpr MemberRow kMembers[] = {
     {"Total Allocated", true, &KinetoEvent::total_allocated},
     {"Total Reserved", true, &KinetoEvent::total_reserved},
     {"External id", true, &KinetoEvent::external_id},
+    {"Sequence number", true, &KinetoEvent::autograd_sequence},
+    {"Fwd thread id", true, &KinetoEvent::forward_thread},
     {"flops", true, &KinetoEvent::flops},
     {"least bytes", true, &KinetoEvent::least_bytes},
     {"eight bit", true, &KinetoEvent::eight_bit},
+    {"recomputed", true, &KinetoEvent::recomputed},
 };
 
 /// Of keys of one length there is one, or two: found without looking at the others.

@@ -28,7 +28,9 @@ struct KinetoEvent : JsonFieldSink {
   std::string_view sync_kind, wait_stream, wait_correlation, wait_event;
   std::string_view device_type, total_allocated, total_reserved;
   std::string_view external_id;
-  std::string_view flops, least_bytes, eight_bit;  ///< of kernels in files that we have written
+  std::string_view autograd_sequence, forward_thread;  ///< of operators
+  /// Of kernels in files that we have written.
+  std::string_view flops, least_bytes, eight_bit, recomputed;
   std::array<std::string_view, 3> grid, block;
 
   void clear() { *this = KinetoEvent(); }

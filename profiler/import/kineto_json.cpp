@@ -14,6 +14,7 @@
 #include "profiler/import/kineto_event.h"
 #include "profiler/import/operator_shapes.h"
 #include "profiler/import/range_steps.h"
+#include "profiler/import/recomputed_work.h"
 #include "profiler/import/shown_text.h"
 #include "profiler/import/trace_files.h"
 #include "profiler/record_details.h"
@@ -32,7 +33,7 @@ enum class Use : uint8_t {
   range,
   memory,
   stacks,
-  operation,  ///< of the framework: read where the work of its kernels can be known
+  operation,  ///< of the framework: read where it tells the work of its kernels, or their pass
 };
 
 struct CategoryRow {
@@ -201,6 +202,7 @@ class KinetoReader {
     trace_.finish();
     if (trace_.steps.empty()) trace_.steps = steps_in_ranges(trace_.ranges, trace_.names);
     shapes_.give_to(trace_);
+    passes_.give_to(trace_);
     TraceFacts& facts = trace_.facts;
     if (!facts.rank) {
       const int64_t rank = rank_in_name(facts.file);
@@ -292,7 +294,7 @@ class KinetoReader {
         trace_.facts.has_stacks = true;
         continue;
       }
-      if (use == Use::operation && !may_have_work(name_in(text))) continue;
+      if (use == Use::operation && !tells_work_or_pass(text)) continue;
       event_.clear();
       parse(text, event_, "an event");
       if (use == Use::operation) {
@@ -315,11 +317,33 @@ class KinetoReader {
     return event.substr(0, event.find('"'));
   }
 
+  /// Whether an operator is worth reading; its event is parsed only then.
+  static bool tells_work_or_pass(std::string_view event) {
+    const std::string_view name = name_in(event);
+    if (may_have_work(name) || name.starts_with(kGradientRange)) return true;
+    constexpr std::string_view kRecorded = "Sequence number\"";
+    for (size_t at = event.find('S'); at != std::string_view::npos; at = event.find('S', at + 1)) {
+      if (event.substr(at).starts_with(kRecorded)) return true;
+    }
+    return false;
+  }
+
   void read_operation(std::string_view text) {
     const std::optional<OperatorWork> work = work_of_operator(event_.name, text);
-    if (!work || event_.ts.empty() || event_.dur.empty()) return;
+    const bool is_gradient = event_.name.starts_with(kGradientRange);
+    // What a gradient runs has the thread of the forward pass.
+    const bool is_recorded =
+        number_or(event_.autograd_sequence, -1) >= 0 && number_or(event_.forward_thread, -1) == 0;
+    if (!work && !is_gradient && !is_recorded) return;
     OperatorShapes::Operator one;
-    if (!read_times(one.start_ns, one.end_ns)) return;
+    if (event_.ts.empty() || event_.dur.empty() || !read_times(one.start_ns, one.end_ns)) return;
+    const RecomputedWork::Range range = {thread_said(), one.start_ns, one.end_ns};
+    if (is_gradient) {
+      passes_.add_gradient(range, event_.name.substr(kGradientRange.size()));
+    } else if (is_recorded) {
+      passes_.add_recorded(range, event_.name);
+    }
+    if (!work) return;
     one.work = *work;
     one.external_id = id_of(event_.external_id);
     one.thread = thread();
@@ -392,9 +416,10 @@ class KinetoReader {
   uint32_t name_or_none(std::string_view text) {
     return text.empty() ? kNoRow : trace_.names.intern(text);
   }
-  uint16_t thread() {
-    return trace_.thread_row({number_or(event_.pid, 0), number_or(event_.tid, 0)});
+  [[nodiscard]] ImportedThread thread_said() const {
+    return {number_or(event_.pid, 0), number_or(event_.tid, 0)};
   }
+  uint16_t thread() { return trace_.thread_row(thread_said()); }
 
   void read_event(Use use) {
     switch (use) {
@@ -440,6 +465,10 @@ class KinetoReader {
       for (const PathRow& row : kPaths) {
         if (row.name == path) op.path = row.path;
       }
+    }
+    // Our files have no operators, which tell it otherwise.
+    if (is_ours_ && event_.recomputed == "true") {
+      trace_.recomputed.push_back(static_cast<uint32_t>(trace_.ops.size()));
     }
     trace_.ops.add(op);
   }
@@ -547,6 +576,7 @@ class KinetoReader {
   JsonFields fields_;
   KinetoEvent event_;
   OperatorShapes shapes_;
+  RecomputedWork passes_;
   ImportedTrace trace_;
   int64_t num_of_[std::size(kCategories)] = {};
   int64_t num_others_ = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -58,20 +59,29 @@ class NcclCalls {
     }
   }
 
-  /// "send" or "recv" if a launch at that moment is of one message, else empty.
+  /// "send" or "recv" if a launch at that moment is of one message, kSendAndReceive if it is of one
+  /// each way, else empty.
   [[nodiscard]] std::string_view message_at(int64_t moment_ns) const {
     if (depth_ > 0 || moment_ns > launched_until_ns_ || moment_ns <= collective_until_ns_) {
       return {};
     }
+    if (num_sends_ == 1 && num_receives_ == 1) return kSendAndReceive;
     if (num_sends_ + num_receives_ != 1) return {};
     return num_sends_ == 1 ? "send" : "recv";
   }
 
+  /// Of the calls, or groups of calls, that were begun up to now.
+  [[nodiscard]] int64_t num_begun() const { return num_begun_; }
+
  private:
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
 
-  void begin() { num_sends_ = num_receives_ = 0; }
+  void begin() {
+    num_sends_ = num_receives_ = 0;
+    ++num_begun_;
+  }
 
+  int64_t num_begun_ = 0;
   int depth_ = 0;  ///< of groups
   int num_sends_ = 0;
   int num_receives_ = 0;
@@ -100,6 +110,13 @@ void describe_messages(ImportedTrace& trace) {
     if (is_kernel && op.call != kNoRow && op.comm == kNoRow) launches.emplace_back(op.call, row);
   }
   std::ranges::sort(launches);  // calls stand by their start
+  struct Message {
+    uint32_t row = 0;
+    std::string_view text;
+    std::pair<uint16_t, int64_t> group;  ///< thread, and the number of the group on it
+  };
+  std::vector<Message> messages;
+  std::map<std::pair<uint16_t, int64_t>, int> num_kernels;  // by group
   std::vector<NcclCalls> threads(trace.threads.size());
   size_t next = 0;
   for (const auto& [call_row, row] : launches) {
@@ -108,11 +125,18 @@ void describe_messages(ImportedTrace& trace) {
       const HostRange& range = trace.ranges[next];
       threads[range.thread].enter(kinds[range.name], range.end_ns);
     }
-    const std::string_view message = threads[call.thread].message_at(call.start_ns);
-    if (message.empty()) continue;
+    const NcclCalls& calls = threads[call.thread];
+    const std::string_view text = calls.message_at(call.start_ns);
+    if (text.empty()) continue;
+    messages.push_back({row, text, {call.thread, calls.num_begun()}});
+    ++num_kernels[messages.back().group];
+  }
+  for (const Message& message : messages) {
+    // Of two communicators the two messages are kernels of their own: which is which is not known.
+    if (message.text == kSendAndReceive && num_kernels[message.group] > 1) continue;
     CommCall comm;
-    comm.collective = trace.names.intern(message);
-    trace.ops[row].comm = static_cast<uint32_t>(trace.comms.size());
+    comm.collective = trace.names.intern(message.text);
+    trace.ops[message.row].comm = static_cast<uint32_t>(trace.comms.size());
     trace.comms.push_back(comm);
   }
 }

@@ -81,9 +81,11 @@ std::string_view without_version(std::string_view name) {
 struct RangeName {
   std::string_view name;
   bool is_operator = false;
+  bool is_recorded = false;  ///< by autograd, or a gradient of what was
 };
 RangeName range_name_of(std::string_view text) {
-  RangeName found = {text, false};
+  RangeName found;
+  found.name = text;
   if (text.find(" = ") == std::string_view::npos) return found;
   const size_t op = text.find(", op_id = ");
   const size_t sequence = text.find(", seq = ");
@@ -91,7 +93,14 @@ RangeName range_name_of(std::string_view text) {
   const bool is_known =
       sequence != std::string_view::npos || found.name.find("::") != std::string_view::npos;
   found.is_operator = is_known && op != std::string_view::npos && !text.starts_with("nccl:");
+  found.is_recorded = sequence != std::string_view::npos;
   return found;
+}
+
+/// Whether a function computes a gradient, by the name that autograd gives it: "MmBackward0".
+bool computes_gradient(std::string_view function) {
+  const size_t last = function.find_last_not_of("0123456789");
+  return last != std::string_view::npos && function.substr(0, last + 1).ends_with("Backward");
 }
 
 class NsysReader {
@@ -301,6 +310,17 @@ class NsysReader {
     }
   }
 
+  static void see_pass(const RangeName& name, const RecomputedWork::Range& range,
+                       RecomputedWork& passes) {
+    if (name.name.starts_with(kGradientRange)) {
+      passes.add_gradient(range, name.name.substr(kGradientRange.size()));
+    } else if (name.is_recorded && computes_gradient(name.name)) {
+      passes.add_gradient(range, name.name);
+    } else if (name.is_recorded) {
+      passes.add_recorded(range, name.name);
+    }
+  }
+
   void read_ranges() {
     // Ranges by push and pop, and by start and end: each with names of two widths.
     auto rows =
@@ -313,13 +333,16 @@ class NsysReader {
       if (process == nullptr) continue;
       const RangeName name = range_name_of(rows->text(4));
       const std::optional<int64_t> text_id = rows->whole(5);
+      const std::optional<int64_t> start = rows->time_ns(0);
+      const std::optional<int64_t> end = rows->time_ns(1);
+      if (start && end) {
+        see_pass(name, {thread_of(tid), *start, std::max(*start, *end)}, process->passes);
+      }
       if (name.is_operator) {
         ++process->num_passed_over;
         continue;
       }
       HostRange range;
-      const std::optional<int64_t> start = rows->time_ns(0);
-      const std::optional<int64_t> end = rows->time_ns(1);
       if (!start || !end) continue;  // still open when the recording ended
       range.start_ns = *start;
       range.end_ns = std::max(*start, *end);

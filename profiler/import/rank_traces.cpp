@@ -170,6 +170,7 @@ std::vector<ImportedTrace> RankTraces::finish(const TraceFacts& facts) {
     trace.facts = std::move(all);
     take_own_names(trace);
     trace.finish();
+    process.passes.give_to(trace);
     traces.push_back(std::move(trace));
     ranks_[row].reset();
   }

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "profiler/import/recomputed_work.h"
 #include "profiler/imported_trace.h"
 
 namespace moetune::profiler {
@@ -52,6 +53,7 @@ class RankTraces {
     std::vector<size_t> ranks;  ///< rows for rank_row(), by device
     /// Ranges that were skipped, such as the operators of a framework.
     int64_t num_passed_over = 0;
+    RecomputedWork passes;  ///< what those that were skipped tell
   };
   struct Rank {
     int64_t process = 0;

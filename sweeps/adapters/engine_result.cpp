@@ -338,7 +338,7 @@ store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& 
     for (const EchoedSetting& setting : left.facts->echoed.settings) {
       echoed.unknown.push_back({setting.key, setting.value});
     }
-    if (forces_balance(run.config) || forces_balance(echoed)) {
+    if (dialects::forces_balance(run.config) || dialects::forces_balance(echoed)) {
       result.texts.push_back({"forced_balancing",
                               "experts were forced to be balanced: no figure of this trial holds "
                               "for real routing"});

@@ -137,7 +137,7 @@ bool EngineSpace::can_profile() const {
 }
 
 std::string EngineSpace::remark() const {
-  return forces_balance(run_->config)
+  return dialects::forces_balance(run_->config)
              ? " Experts are forced to be balanced: no figure here holds for real routing."
              : std::string();
 }

@@ -174,13 +174,4 @@ dialects::RunConfig config_with(const UserRun& run, const tuner::Settings& setti
   return config;
 }
 
-bool forces_balance(const dialects::RunConfig& config) {
-  return std::ranges::any_of(config.unknown, [](const dialects::UnknownSetting& setting) {
-    std::string key = setting.key;
-    std::ranges::replace(key, '-', '_');
-    return key.find("force_load_balanc") != std::string::npos && setting.value != "false" &&
-           setting.value != "False";
-  });
-}
-
 }  // namespace moetune::sweeps

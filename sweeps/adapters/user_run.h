@@ -40,8 +40,4 @@ spec::dialects::RunConfig config_with(const UserRun& run, const tuner::Settings&
 void put_setting(spec::dialects::RunConfig& config, const spec::dialects::UnknownSetting& setting,
                  std::optional<spec::dialects::Dialect> dialect);
 
-/// Whether a configuration sends tokens to experts in turns, whatever the router says; its figures
-/// say nothing of real routing.
-bool forces_balance(const spec::dialects::RunConfig& config);
-
 }  // namespace moetune::sweeps

@@ -99,7 +99,7 @@ void print_rows(const json& document) {
   }
 }
 
-int estimate_one(const CommandOptions& options, const Calibration& calibration) {
+int estimate_one(const CommandOptions& options, const Calibration& loaded) {
   const auto hardware = machine_of(options.required("hardware", "a hardware file or name"),
                                    options.integer("gpus", 1, 1));
   const auto model = options.has("model") ? model_named(options.text("model")) : nullptr;
@@ -111,6 +111,8 @@ int estimate_one(const CommandOptions& options, const Calibration& calibration) 
     owned.run.stages = tuner::planner::unwritten_stages(owned.run);
   }
   owned.run.load = options.ratio("imbalance", 1, 1000, 1);
+  const Calibration calibration =
+      loaded.for_case(*hardware, routing_of_load(*owned.model, owned.run.load));
   const RunEstimate estimate = estimate_run(owned.run, calibration, {});
   if (options.wants_json()) {
     json row = to_json(estimate);

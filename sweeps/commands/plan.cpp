@@ -1,6 +1,7 @@
 // moetune plan: which configurations of a cluster fit, and how fast they will be.
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -26,6 +27,7 @@
 #include "sweeps/planning/plan_answer.h"
 #include "sweeps/planning/plan_report.h"
 #include "sweeps/planning/token_limit.h"
+#include "sweeps/table.h"
 #include "sweeps/trace_file.h"
 #include "tuner/planner/rules.h"
 
@@ -307,9 +309,9 @@ int run_plan_command(const CommandOptions& options) {
   std::shared_ptr<const spec::ModelSpec> model = named.spec;
   nlohmann::json model_config = named.config;
   const std::string machine = options.required("hardware", "a hardware file or name");
-  const Calibration calibration = options.has("calibration")
-                                      ? load_calibration(options.text("calibration"))
-                                      : default_calibration();
+  Calibration calibration = options.has("calibration")
+                                ? load_calibration(options.text("calibration"))
+                                : default_calibration();
   planner::PlanQuestion question;
   question.model = model.get();
   question.seq_length = options.integer("seq", 1, 4096);
@@ -364,6 +366,11 @@ int run_plan_command(const CommandOptions& options) {
       }
     }
     for (const Fixed& one : fixed) set_plan_knob(question.base, *one.row, one.value);
+    const auto is_of_weights = [](const Fixed& one) { return one.row->name == "fp8_param_gather"; };
+    if (dialect == Dialect::megatron_bridge && !has_own_defaults &&
+        std::ranges::none_of(fixed, is_of_weights)) {
+      question.base.fp8_param_gather = spec::dialects::preset_gathers_fp8(question.base);
+    }
     if (dialect) without_words = keep_to_words_of(*dialect, fixed, question);
   };
   std::shared_ptr<const spec::HardwareSpec> hardware;
@@ -393,6 +400,7 @@ int run_plan_command(const CommandOptions& options) {
       if (*dialect != Dialect::torchtitan) turn_on_free_switches(question.base);
     }
     settle(today_config && today_config->dialect == dialect);
+    calibration = calibration.for_case(*hardware, routing_of_load(*model, question.load));
     result = make_plan(question, calibration, theirs ? std::optional(theirs->run) : std::nullopt);
     if (theirs) {
       result.against->notes = theirs->notes;
@@ -406,6 +414,7 @@ int run_plan_command(const CommandOptions& options) {
     for (int64_t devices = 1; devices <= kMostDevices; devices *= 2) {
       hardware = machine_of(machine, devices);
       question.hardware = hardware.get();
+      calibration = calibration.for_case(*hardware, routing_of_load(*model, question.load));
       result = make_plan(question, calibration, std::nullopt);
       if (result.answer.num_fit > 0) break;
     }
@@ -442,7 +451,7 @@ int run_plan_command(const CommandOptions& options) {
     if (options.has("export")) document["exported"] = written;
     std::cout << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   } else {
-    std::cout << to_text(result);
+    std::cout << to_text(result, terminal_width(STDOUT_FILENO));
     if (!written.empty()) std::cout << '\n' << written;
   }
   // Last, as it takes the traces. Standard output is the answer's.

@@ -84,15 +84,6 @@ double load_that_fits(const planner::PlanRun& run, double capacity) {
   return low;
 }
 
-/// Whether a case of a calibration is of this kind of device in this precision.
-bool is_case_of(const json& one, const spec::HardwareSpec& hardware, std::string_view precision) {
-  if (!one.is_object() || one.value("precision", json()) != precision) return false;
-  const auto machine = one.find("hardware");
-  if (machine == one.end() || !machine->is_string()) return false;
-  const auto& name = machine->get_ref<const std::string&>();
-  return name == hardware.name || is_device_of(name, hardware);
-}
-
 EstimateContext context_of(const PublishedRow& row) {
   EstimateContext context;
   context.months = row.months;
@@ -110,15 +101,12 @@ std::optional<int64_t> num_runs_behind(const Calibration& calibration,
                                        const spec::HardwareSpec& hardware,
                                        spec::PrecisionRecipe precision) {
   if (calibration.fitted.empty()) return 0;
-  if (!calibration.cases.is_array()) return std::nullopt;
+  if (!calibration.cases) return std::nullopt;
   int64_t count = 0;
-  for (const json& one : calibration.cases) {
-    if (!is_case_of(one, hardware, spec::name_of(precision))) continue;
-    const auto runs = one.find("num_runs");
-    const bool is_told = runs != one.end() && runs->is_number_integer();
-    // A case is of one run at least.
-    constexpr int64_t kMost = 1'000'000;
-    count += is_told ? std::clamp<int64_t>(runs->get<int64_t>(), 1, kMost) : 1;
+  for (const CalibrationCase& one : *calibration.cases) {
+    if (one.key.precision == spec::name_of(precision) && is_of_device(one, hardware)) {
+      count += one.num_runs;
+    }
   }
   return count;
 }
@@ -205,11 +193,20 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
       (context.num_unknown > 0 ? kTimeUnknown : kTimeKnown) + (is_calibrated ? 0 : kTimeUnseen);
   estimate.step_seconds = {seconds, std::max(seconds * std::exp(-spread), least_seconds),
                            seconds * std::exp(spread)};
+  estimate.grade = is_calibrated ? "calibrated" : "analytic";
+  if (const MeasuredFigure* measured = measured_of(run, calibration.measured)) {
+    estimate.grade = "measured";
+    estimate.step_seconds = {tokens / measured->tokens_per_s, tokens / measured->high,
+                             tokens / measured->low};
+    // What the parts are was not measured: they are scaled.
+    const double ratio = estimate.step_seconds.value / estimate.step.seconds;
+    for (double& part : estimate.step.parts) part *= ratio;
+    estimate.step.seconds *= ratio;
+  }
   estimate.tokens_per_s = inverse(tokens, estimate.step_seconds);
   const double gflop = context.gflop_per_token > 0 ? context.gflop_per_token : counted / 1e9;
   estimate.tflops = scaled(estimate.tokens_per_s, gflop / 1e3);
   if (peak > 0) estimate.tflops = at_most(estimate.tflops, peak / 1e12);
-  estimate.grade = is_calibrated ? "calibrated" : "analytic";
   return estimate;
 }
 
@@ -262,7 +259,13 @@ json estimate_rows(const std::vector<PublishedRow>& rows, const Calibration& cal
     std::optional<RunEstimate> estimate;
     // No row takes the others along.
     try {
-      if (reason.empty()) estimate = estimate_run(row.run, calibration, context_of(row));
+      if (reason.empty()) {
+        estimate =
+            estimate_run(row.run,
+                         calibration.for_case(*row.hardware,
+                                              routing_of_case(*row.model, row.routing), row.months),
+                         context_of(row));
+      }
     } catch (const std::exception& error) {
       reason = error.what();
     }

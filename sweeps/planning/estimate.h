@@ -34,7 +34,7 @@ struct RunEstimate {
   Interval step_seconds;
   Interval tflops;
   Interval tokens_per_s;
-  std::string grade;                ///< analytic, calibrated
+  std::string grade;                ///< analytic, calibrated, measured
   std::optional<int64_t> num_runs;  ///< num_runs_behind
   double load_that_fits = 0;        ///< largest load of the busiest rank that fits; 0: none does
   /// What "fits" keeps of a device beside the worst rank's peak: fragments, CUDA's context and

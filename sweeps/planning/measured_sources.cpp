@@ -29,12 +29,6 @@ namespace {
 
 namespace planner = tuner::planner;
 
-/// Of months after 2026-06: the half-year, as "2026-H1".
-std::string half_year_of(double months) {
-  const double years = 2026.0 + (months + 5.5) / 12;
-  return fmt::format("{:.0f}-H{}", std::floor(years), years - std::floor(years) < 0.5 ? 1 : 2);
-}
-
 /// All but what was measured, where, and where that is written. The release counts as the one that
 /// the rates are for, as plans take it.
 MeasuredSample sample_of_run(const spec::dialects::RunConfig& config,
@@ -45,12 +39,16 @@ MeasuredSample sample_of_run(const spec::dialects::RunConfig& config,
   sample.model = owned.model;
   sample.hardware = owned.hardware;
   sample.step = std::make_shared<const planner::PreparedStep>(owned.run);
+  sample.is_own = true;
   sample.precision = spec::name_of(owned.run.knobs.precision);
-  sample.routing = "unknown";
+  sample.routing = routing_of_case(
+      *owned.model, spec::dialects::forces_balance(config) ? "forced_balance" : "natural");
   return sample;
 }
 
 }  // namespace
+
+CaseKey MeasuredSample::key() const { return {machine, precision, routing, half_year_of(months)}; }
 
 std::string MeasuredSample::part() const {
   return fmt::format("{}|{}|{}", model->family, model->num_parameters(), machine);
@@ -65,8 +63,9 @@ std::vector<MeasuredSample> samples_of_rows(const std::string& path) {
     }
     samples.push_back({row.model, row.hardware,
                        std::make_shared<const planner::PreparedStep>(row.run), *row.tokens_per_s,
-                       row.months, row.id.substr(0, row.id.rfind('-')), row.hardware_name,
-                       std::string(spec::name_of(row.run.knobs.precision)), row.routing});
+                       row.months, row.id.substr(0, row.id.rfind('-')), false, row.hardware_name,
+                       std::string(spec::name_of(row.run.knobs.precision)),
+                       routing_of_case(*row.model, row.routing)});
   }
   if (samples.empty()) throw base::UsageError("--rows: no row says model, layout and throughput");
   return samples;
@@ -159,24 +158,23 @@ std::vector<planner::MeasuredRun> runs_of(const std::vector<const MeasuredSample
   return runs;
 }
 
-nlohmann::json cases_of(const std::vector<MeasuredSample>& samples, const planner::Rates& rates) {
-  std::map<std::tuple<std::string, std::string, std::string, std::string>, std::vector<double>>
-      cases;
-  for (const MeasuredSample& sample : samples) {
-    const planner::MeasuredRun run{sample.step.get(), {sample.months}, sample.tokens_per_s, 1};
-    cases[{sample.machine, sample.precision, sample.routing, half_year_of(sample.months)}]
-        .push_back(std::abs(planner::log_error(run, rates)));
+std::vector<CalibrationCase> cases_of(const std::vector<const MeasuredSample*>& samples,
+                                      planner::Rates rates, double prior) {
+  rates.case_factor = planner::no_case_factors();
+  const std::vector<planner::MeasuredRun> runs = runs_of(samples);
+  std::map<CaseKey, std::vector<planner::MeasuredRun>> by_key;
+  for (size_t i = 0; i < samples.size(); ++i) by_key[samples[i]->key()].push_back(runs[i]);
+  std::vector<CalibrationCase> cases;
+  for (const auto& [key, of_key] : by_key) {
+    const planner::CaseFit fit = planner::fit_case(of_key, rates, prior);
+    std::vector<double> errors;
+    for (const planner::MeasuredRun& run : of_key) {
+      errors.push_back(std::abs(planner::log_error(run, rates) - std::log(fit.factor)));
+    }
+    cases.push_back({key, static_cast<int64_t>(of_key.size()), profiler::median(errors), fit.factor,
+                     fit.low, fit.high});
   }
-  nlohmann::json list = nlohmann::json::array();
-  for (const auto& [key, errors] : cases) {
-    list.push_back({{"hardware", std::get<0>(key)},
-                    {"precision", std::get<1>(key)},
-                    {"routing", std::get<2>(key)},
-                    {"date", std::get<3>(key)},
-                    {"num_runs", errors.size()},
-                    {"median_error_ratio", profiler::median(errors)}});
-  }
-  return list;
+  return cases;
 }
 
 }  // namespace moetune::sweeps

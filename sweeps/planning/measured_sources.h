@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "sweeps/planning/calibration_cases.h"
 #include "sweeps/planning/published_rows.h"
 #include "tuner/planner/fit.h"
 
@@ -19,9 +20,11 @@ struct MeasuredSample {
   double tokens_per_s = 0;  ///< of one device
   double months = 0;        ///< of the software, after 2026-06
   std::string source;       ///< document, database or log
+  bool is_own = false;      ///< of a database or log
   std::string machine;      ///< name of the hardware
   std::string precision;
-  std::string routing;
+  std::string routing;  ///< routing_of_case
+  [[nodiscard]] CaseKey key() const;
   /// Runs of one model on one machine.
   [[nodiscard]] std::string part() const;
 };
@@ -46,9 +49,9 @@ MeasuredSample sample_of_log(const std::string& path, const std::string& hardwar
 /// With weights: runs of a model on a machine together weigh as the root of their number.
 std::vector<tuner::planner::MeasuredRun> runs_of(const std::vector<const MeasuredSample*>& samples);
 
-/// How many runs of each hardware, precision, routing and half-year a fit stands on, and how far it
-/// is from them: [{"hardware", "precision", "routing", "date", "num_runs", "median_error_ratio"}].
-nlohmann::json cases_of(const std::vector<MeasuredSample>& samples,
-                        const tuner::planner::Rates& rates);
+/// What runs of each kind take over what the rates say, and how far off they are then. `prior` as
+/// in fit_case, in the weights of runs_of.
+std::vector<CalibrationCase> cases_of(const std::vector<const MeasuredSample*>& samples,
+                                      tuner::planner::Rates rates, double prior);
 
 }  // namespace moetune::sweeps

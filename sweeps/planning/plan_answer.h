@@ -4,6 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/spec/dialects/run_config.h"
@@ -117,10 +118,13 @@ std::string choices_text(const tuner::planner::PlanRun& run);
 std::string why_slower(const tuner::planner::StepTime& best, const tuner::planner::StepTime& other);
 /// Tokens a second and GPU of the first plan over those of the run of today: steps may differ.
 double speed_ratio(const Against& theirs, const PlanResult& result);
+/// What the order of the changes to the first plan follows, as a sentence.
+std::string_view order_text(const Against& theirs);
 /// Memory that a device lacks for a configuration with this peak; negative if it fits.
 double missing_bytes(const tuner::planner::PlanQuestion& question, double peak_bytes);
 
 nlohmann::json to_json(const PlanResult& result);
-std::string to_text(const PlanResult& result);
+/// `width`: of the terminal, empty where it is none.
+std::string to_text(const PlanResult& result, std::optional<size_t> width);
 
 }  // namespace moetune::sweeps

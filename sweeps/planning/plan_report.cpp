@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <sstream>
 #include <utility>
 
 #include "reports/page.h"
+#include "sweeps/planning/named_files.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -93,16 +95,25 @@ void fill_memory_and_time(const RunEstimate& estimate, PlanPage& page) {
   }
 }
 
-reports::PlanChange change_of(const KnobGain& gain) {
-  const bool fits = !gain.verdict || *gain.verdict == Verdict::fits;
-  return {{gain.knob, gain.from, gain.to},
-          gain.gain,
-          gain.bytes,
-          gain.broken_rule,
-          fits ? "" : name_of(*gain.verdict)};
+/// `peak_bytes`: of the run that is changed.
+reports::PlanChange change_of(const planner::PlanQuestion& question, double peak_bytes,
+                              const KnobGain& gain) {
+  reports::PlanChange change = {
+      {gain.knob, gain.from, gain.to}, gain.gain, gain.bytes, gain.broken_rule, {}, {}};
+  if (gain.verdict) change.verdict = name_of(*gain.verdict);
+  if (gain.bytes) change.missing_bytes = missing_bytes(question, peak_bytes + *gain.bytes);
+  return change;
 }
 
-void fill_against(const Against& theirs, PlanPage& page) {
+/// What of a command has no part in its figures, one entry a line of the text.
+std::vector<std::string> against_notes(const Against& theirs) {
+  std::vector<std::string> notes = theirs.notes;
+  std::istringstream lines(settings_text(theirs.settings));
+  for (std::string line; std::getline(lines, line);) notes.push_back(line);
+  return notes;
+}
+
+void fill_against(const planner::PlanQuestion& question, const Against& theirs, PlanPage& page) {
   reports::PlanAgainst& against = page.against.emplace();
   against.layout = layout_text(theirs.run.knobs);
   against.choices = choices_text(theirs.run);
@@ -111,7 +122,13 @@ void fill_against(const Against& theirs, PlanPage& page) {
   against.tokens_per_s = figure_of(theirs.estimate.tokens_per_s);
   against.peak_bytes = figure_of(theirs.estimate.allocated_bytes);
   against.verdict = name_of(theirs.estimate.verdict);
-  for (const KnobGain& change : theirs.changes) against.changes.push_back(change_of(change));
+  against.missing_bytes = theirs.missing_bytes;
+  against.order = order_text(theirs);
+  against.notes = against_notes(theirs);
+  const double peak = theirs.estimate.memory.peak_bytes();
+  for (const KnobGain& change : theirs.changes) {
+    against.changes.push_back(change_of(question, peak, change));
+  }
 }
 
 void fill_played(PlanResult& result, PlanPage& page) {
@@ -154,11 +171,17 @@ PlanPage plan_page(PlanResult& result, const std::string& model, const std::stri
   if (!result.estimates.empty()) fill_memory_and_time(result.estimates.front(), page);
   page.not_played = result.not_played;
   fill_played(result, page);
-  if (result.against) fill_against(*result.against, page);
+  for (const BatchSpeed& batch : result.batches) {
+    page.batches.push_back({batch.global_batch_size, batch.seconds * 1e9, batch.tokens_per_s});
+  }
+  page.smallest_good_batch = smallest_good_batch(result);
+  if (result.against) fill_against(question, *result.against, page);
   for (const ThumbOpinion& thumb : result.thumbs) {
     page.thumbs.push_back({thumb.says, thumb.agrees, thumb.cost_ratio});
   }
-  for (const KnobGain& change : result.helps) page.helps.push_back(change_of(change));
+  for (const KnobGain& change : result.helps) {
+    page.helps.push_back(change_of(question, result.answer.best.front().peak_bytes, change));
+  }
   for (const planner::PlannedConfig& config : result.answer.nearest) {
     page.misses.push_back({layout_text(config.knobs), choices_text(run_with(question, config)),
                            config.peak_bytes, missing_bytes(question, config.peak_bytes)});

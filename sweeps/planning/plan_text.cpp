@@ -65,6 +65,14 @@ std::string why_slower(const planner::StepTime& best, const planner::StepTime& o
                      base::format_ns(std::llround(more * 1e9)));
 }
 
+std::string_view order_text(const Against& theirs) {
+  if (theirs.missing_bytes <= 0) return "Each change alone:";
+  const bool has_remedy = std::ranges::any_of(
+      theirs.changes, [](const KnobGain& change) { return change.verdict == Verdict::fits; });
+  return has_remedy ? "Each change alone, those that make yours fit in front:"
+                    : "No change alone makes yours fit. Each alone, the least memory in front:";
+}
+
 namespace {
 
 json change_json(const KnobGain& change) {
@@ -181,15 +189,6 @@ std::string speed_text(const Against& theirs, const PlanResult& result) {
   return text;
 }
 
-/// What the order of the changes follows where the run of today does not fit.
-std::string_view order_text(const Against& theirs) {
-  if (theirs.missing_bytes <= 0) return "Each change alone:";
-  const bool has_remedy = std::ranges::any_of(
-      theirs.changes, [](const KnobGain& change) { return change.verdict == Verdict::fits; });
-  return has_remedy ? "Each change alone, those that make yours fit in front:"
-                    : "No change alone makes yours fit. Each alone, the least memory in front:";
-}
-
 void add_against(const PlanResult& result, std::string& text) {
   const Against& theirs = *result.against;
   text += fmt::format(
@@ -210,6 +209,38 @@ void add_against(const PlanResult& result, std::string& text) {
     text +=
         fmt::format("  {} {} -> {}: {}\n", change.knob, change.from, change.to, gain_text(change));
   }
+}
+
+/// The best plans. Where a line does not fit, the choices of the first stand behind the table, too.
+std::string plans_text(const PlanResult& r, std::optional<size_t> width) {
+  using Align = TextTable::Align;
+  TextTable table({{"", Align::right},
+                   {"TFLOP/s", Align::right},
+                   {"from, to", Align::left, 4},
+                   {"tokens/s", Align::right, 1},
+                   {"peak", Align::right},
+                   {"load", Align::right, 3},
+                   {"wall", Align::left, 2},
+                   {"layout"},
+                   {"choices"}});
+  const bool has_experts = r.question.model->num_experts > 0;
+  for (size_t i = 0; i < r.answer.best.size(); ++i) {
+    const RunEstimate& estimate = r.estimates[i];
+    table.add({std::to_string(i + 1), fmt::format("{:.0f}", estimate.tflops.value),
+               fmt::format("{:.0f}, {:.0f}", estimate.tflops.low, estimate.tflops.high),
+               fmt::format("{:.0f}", estimate.tokens_per_s.value),
+               base::format_bytes(std::llround(estimate.allocated_bytes.value)),
+               has_experts ? fmt::format("{:.2f}", estimate.load_that_fits) : std::string("-"),
+               std::string(base::name_of(planner::wall_of(estimate.step))),
+               layout_text(r.answer.best[i].knobs),
+               choices_text(run_with(r.question, r.answer.best[i]))});
+  }
+  std::string text = table.text(width);
+  if (width && text != table.text(std::nullopt)) {
+    text += fmt::format("choices of the first: {}\n",
+                        choices_text(run_with(r.question, r.answer.best.front())));
+  }
+  return text;
 }
 
 /// Of the first plan.
@@ -300,7 +331,7 @@ json to_json(const PlanResult& result) {
   return document;
 }
 
-std::string to_text(const PlanResult& result) {
+std::string to_text(const PlanResult& result, std::optional<size_t> width) {
   const PlanResult& r = result;
   std::string text = fmt::format(
       "{} devices of {}, sequence {}, global batch {}\n{} points, {} legal, {} fit; searched in "
@@ -315,29 +346,8 @@ std::string to_text(const PlanResult& result) {
     if (r.against) add_against(r, text);
     return text;
   }
-  using Align = TextTable::Align;
-  TextTable table({{"", Align::right},
-                   {"TFLOP/s", Align::right},
-                   {"from, to"},
-                   {"tokens/s", Align::right},
-                   {"peak", Align::right},
-                   {"load", Align::right},
-                   {"wall"},
-                   {"layout"},
-                   {"choices"}});
   const bool has_experts = r.question.model->num_experts > 0;
-  for (size_t i = 0; i < r.answer.best.size(); ++i) {
-    const RunEstimate& estimate = r.estimates[i];
-    table.add({std::to_string(i + 1), fmt::format("{:.0f}", estimate.tflops.value),
-               fmt::format("{:.0f}, {:.0f}", estimate.tflops.low, estimate.tflops.high),
-               fmt::format("{:.0f}", estimate.tokens_per_s.value),
-               base::format_bytes(std::llround(estimate.allocated_bytes.value)),
-               has_experts ? fmt::format("{:.2f}", estimate.load_that_fits) : std::string("-"),
-               std::string(base::name_of(planner::wall_of(estimate.step))),
-               layout_text(r.answer.best[i].knobs),
-               choices_text(run_with(r.question, r.answer.best[i]))});
-  }
-  text += table.text(std::nullopt);
+  text += plans_text(r, width);
   text += fmt::format("TFLOP/s and tokens/s are of one GPU ({}).{}\n", r.estimates.front().grade,
                       has_experts ? " load: fits while the busiest rank's experts get at most so "
                                     "many times their share."

@@ -182,17 +182,18 @@ void read_adapters(const RowReader& row, PublishedRow& result) {
                           {peft, "dim"},
                           {flags.reader(), "lora_rank"},
                           {flags.reader(), "peft.dim"}};
-  std::optional<int64_t> rank;
+  std::optional<int32_t> rank;
   for (const Place& place : places) {
     const bool is_there = place.reader.has(place.key);
     if (result.run.knobs.task != spec::TrainingTask::lora || !is_there || rank) continue;
     rank = place.reader.size(place.key, 1);
   }
   if (result.run.knobs.task != spec::TrainingTask::lora) return;
-  result.run.lora_rank = rank.value_or(result.run.lora_rank);
+  int32_t& taken = result.run.knobs.lora_rank;
+  taken = rank.value_or(taken);
   if (!rank) {
-    result.assumed.push_back(fmt::format(
-        "lora_rank {}: the row does not say, Megatron-Bridge's default", result.run.lora_rank));
+    result.assumed.push_back(
+        fmt::format("lora_rank {}: the row does not say, Megatron-Bridge's default", taken));
   }
   result.assumed.emplace_back(
       "adapters at linear_qkv, linear_proj, linear_fc1 and linear_fc2, one for all experts of a "
@@ -422,7 +423,9 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     result.run.hardware = result.hardware.get();
     result.run.seq_length = row.integer("seq_length", 0, 0);
     if (result.run.seq_length < 1) throw base::UsageError("does not state seq_length");
-    result.months = months_of(row.object("software").text("date"));
+    const std::string date = row.object("software").text("date");
+    result.months = months_of(date);
+    result.is_month_stated = date.size() > std::string_view("2026").size();
     result.routing = row.text("routing", "unknown");
     read_knobs(row, result);
     read_stages(row, result.run);

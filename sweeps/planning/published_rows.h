@@ -29,7 +29,8 @@ struct PublishedRow {
   std::shared_ptr<const spec::HardwareSpec> hardware;
   std::string hardware_name;  ///< name in the hardware file
   tuner::planner::PlanRun run;
-  double months = 0;  ///< from 2026-06 to the release of its software
+  double months = 0;             ///< from 2026-06 to the release of its software
+  bool is_month_stated = false;  ///< of that release; a year alone counts as its middle
   std::string routing = "unknown";
   std::vector<std::string>
       assumed;          ///< what the row leaves open and how it was priced, a line each

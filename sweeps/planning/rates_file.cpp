@@ -19,6 +19,27 @@ using tuner::planner::FittedRate;
 using tuner::planner::rate_table;
 using tuner::planner::RateRow;
 
+Calibration Calibration::for_case(const spec::HardwareSpec& hardware, std::string_view routing,
+                                  double months) const {
+  Calibration found = *this;
+  found.rates.case_factor = tuner::planner::no_case_factors();
+  if (!cases) return found;
+  const std::string half_year = half_year_of(months);
+  const auto take = [&](const auto& is_meant) {
+    for (const CalibrationCase& one : *cases) {
+      const auto precision = spec::find_by_name<spec::PrecisionRecipe>(one.key.precision);
+      if (precision && one.key.date == half_year && is_meant(one.key.routing) &&
+          is_of_device(one, hardware)) {
+        found.rates.case_factor[static_cast<size_t>(*precision)] = one.time_factor;
+      }
+    }
+  };
+  // One run of one's own, however it is routed, says more than none.
+  if (routing != kDense) take([](const std::string& other) { return other != kDense; });
+  take([&](const std::string& other) { return other == routing; });
+  return found;
+}
+
 json to_json(const Calibration& calibration) {
   json rates = json::array();
   for (const RateRow& row : rate_table()) {
@@ -35,7 +56,8 @@ json to_json(const Calibration& calibration) {
                    {"median_error_ratio", calibration.median_error},
                    {"p90_error_ratio", calibration.p90_error},
                    {"rates", std::move(rates)}};
-  if (!calibration.cases.is_null()) document["cases"] = calibration.cases;
+  if (calibration.cases) document["cases"] = to_json(*calibration.cases);
+  if (!calibration.measured.empty()) document["measured"] = to_json(calibration.measured);
   return document;
 }
 
@@ -48,7 +70,13 @@ Calibration calibration_of(const spec::Document& document) {
   calibration.basis = reader.text("basis");
   calibration.median_error = reader.number_or("median_error_ratio", 0, 0, 100);
   calibration.p90_error = reader.number_or("p90_error_ratio", 0, 0, 100);
-  if (reader.has("cases")) calibration.cases = reader.value("cases");
+  if (reader.has("cases")) {
+    calibration.cases = cases_from_json(reader.array("cases"), document.source.within("cases"));
+  }
+  if (reader.has("measured")) {
+    calibration.measured =
+        figures_from_json(reader.array("measured"), document.source.within("measured"));
+  }
   const json& entries = reader.value("rates");
   if (!entries.is_array()) reader.fail("rates", "a list");
   for (const json& entry : entries) {

@@ -2,9 +2,13 @@
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "sweeps/planning/calibration_cases.h"
+#include "sweeps/planning/measured_figures.h"
 #include "tuner/planner/fit.h"
 
 namespace moetune::sweeps {
@@ -17,8 +21,15 @@ struct Calibration {
   std::string basis;  ///< what was fitted: "291 published runs"
   double median_error = 0;
   double p90_error = 0;
-  /// What was fitted, by hardware, precision, routing and half-year (cases_of); null: unknown.
-  nlohmann::json cases;
+  /// What was fitted, by kind; none: unknown.
+  std::optional<std::vector<CalibrationCase>> cases;
+  std::vector<MeasuredFigure> measured;  ///< runs on one's own cluster
+
+  /// This with the factors of runs on such devices, for each precision, among its rates. `routing`
+  /// as of routing_of_case; where no such run was measured, those routed in another way count.
+  /// `months` of the software, after 2026-06.
+  [[nodiscard]] Calibration for_case(const spec::HardwareSpec& hardware, std::string_view routing,
+                                     double months = 0) const;
 };
 
 nlohmann::json to_json(const Calibration& calibration);

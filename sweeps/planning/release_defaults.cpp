@@ -1,11 +1,13 @@
 // Performance recipes by release: rules read off the recipe files of Megatron-Bridge's tags v0.2.0
-// to v0.6.0, by kinds of blocks, machine and month.
+// to v0.6.0, by kinds of blocks, precision, task, machine and month.
 #include "sweeps/planning/release_defaults.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "engine/spec/dialects/run_config.h"
+#include "sweeps/planning/row_flags.h"
 #include "sweeps/planning/row_words.h"
 #include "tuner/planner/rates.h"
 
@@ -51,6 +53,8 @@ class Defaults {
     if (!row_.has("recompute")) ++result_.num_unknown;
     if (is_moe && !row_.has("dispatcher")) ++result_.num_unknown;
     tensor_overlap(is_moe);
+    narrow_weights();
+    gradients_of_finetuning();
     knobs_.cross_entropy = spec::CrossEntropy::native;
   }
 
@@ -63,10 +67,11 @@ class Defaults {
     return generation_ == tuner::planner::Generation::blackwell;
   }
   /// From 26.06 on recipes for racks and B300 capture the whole iteration, those with Muon do not.
+  /// A year alone does not say that a run is of such a release.
   [[nodiscard]] bool has_full_graphs() const {
     const bool is_hybrid = has_mixer(*result_.model, Mixer::mamba);
-    return is_blackwell() && result_.months >= kFullGraphs && !is_hybrid &&
-           knobs_.optimizer != spec::OptimizerKind::muon &&
+    return is_blackwell() && result_.is_month_stated && result_.months >= kFullGraphs &&
+           !is_hybrid && knobs_.optimizer != spec::OptimizerKind::muon &&
            (is_rack(result_) || tuner::planner::is_later_revision(*result_.hardware)) &&
            knobs_.precision != spec::PrecisionRecipe::bf16;
   }
@@ -92,7 +97,8 @@ class Defaults {
                             PlanGraph::moe_preprocess};
       note("cuda_graphs attn, mamba, moe_router, moe_preprocess");
     } else if (is_blackwell() && !is_latent &&
-               (is_rack(result_) || tuner::planner::is_later_revision(*result_.hardware))) {
+               ((is_rack(result_) && !result_.model->has_attention_sinks) ||
+                tuner::planner::is_later_revision(*result_.hardware))) {
       knobs_.cuda_graphs = {PlanGraph::attn, PlanGraph::moe_router, PlanGraph::moe_preprocess};
       note("cuda_graphs attn, moe_router, moe_preprocess");
     } else {
@@ -105,6 +111,23 @@ class Defaults {
     if (is_moe || knobs_.tp == 1 || knobs_.precision == spec::PrecisionRecipe::nvfp4) return;
     knobs_.tp_comm_overlap = true;
     note("tp_comm_overlap");
+  }
+
+  void narrow_weights() {
+    const RowFlags flags(row_);
+    if (flags.reader().has("fp8_param_gather") || !spec::dialects::preset_gathers_fp8(knobs_)) {
+      return;
+    }
+    knobs_.fp8_param_gather = true;
+    note("fp8_param_gather");
+  }
+
+  /// Recipes for fine-tuning reduce gradients in 16 bits.
+  void gradients_of_finetuning() {
+    if (knobs_.task == spec::TrainingTask::pretrain) return;
+    if (row_.object("optimizer").has("main_grads_dtype")) return;
+    knobs_.main_grads = spec::StateType::bf16;
+    note("main gradients bf16");
   }
 
   void dispatcher() {
@@ -140,7 +163,8 @@ class Defaults {
         knobs_.recompute.add(module);
       }
       note("recompute moe, layernorm, core_attn, moe_act");
-    } else if (result_.model->has_attention_sinks) {
+    } else if (result_.model->has_attention_sinks &&
+               !tuner::planner::is_later_revision(*result_.hardware)) {
       knobs_.recompute.add(PlanRecompute::layernorm);
       knobs_.recompute.add(PlanRecompute::moe_act);
       note("recompute layernorm, moe_act");

@@ -40,7 +40,7 @@ void lean_optimizer(const RowReader& row, bool is_assumed, PlanKnobs& knobs) {
   const auto is_open = [&](const char* key) { return is_assumed || !optimizer.has(key); };
   if (is_open("distributed")) knobs.distributed_optimizer = true;
   if (is_open("precision_aware")) knobs.precision_aware_optimizer = true;
-  // Without the precision-aware optimizer, gradients in 16 bits have a copy in 32.
+  // Without the precision-aware optimizer, the update copies gradients in 16 bits to 32.
   if (is_open("main_grads_dtype") && knobs.precision_aware_optimizer) {
     knobs.main_grads = spec::StateType::bf16;
   }

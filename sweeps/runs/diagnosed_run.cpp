@@ -105,6 +105,8 @@ FoundWall wall_of(const RunDiagnosis& diagnosis) {
   found.ceilings = profiler::by_name(wall.ceilings);
   found.cause_ceilings = profiler::by_name(wall.sub_ceilings);
   found.groups = wall.groups;
+  found.kernels = wall.kernels;
+  if (!wall.is_memory_short) found.needless_recompute_ratio = wall.recompute_ratio;
   return found;
 }
 
@@ -188,26 +190,35 @@ std::string facts_text(const RunFacts& facts) {
   return text;
 }
 
-std::string remedies_text(const RunDiagnosis& diagnosis) {
-  if (diagnosis.remedies.empty()) return {};
-  std::string text = "\nwhat to change; the share of the step is the most it can save:\n";
-  if (is_out_of_memory(diagnosis)) text = "\nwhat would free memory:\n";
-  if (std::ranges::all_of(diagnosis.remedies, &Remedy::saves_no_time)) {
-    text = may_lack_host_memory(diagnosis) ? "\nwhat would free memory of the host:\n"
-                                           : "\nwhat the rule asks for:\n";
+std::string remedy_text(const Remedy& remedy) {
+  const std::string flags = remedy.flags.empty() ? std::string("(no flag)")
+                                                 : fmt::format("{}", fmt::join(remedy.flags, "; "));
+  const std::string ceiling = remedy.is_for_failure
+                                  ? std::string()
+                                  : fmt::format("{:5.1f} %  ", 100 * remedy.ceiling_ratio);
+  std::string text = fmt::format("  {}{}\n", ceiling, one_line(flags));
+  text += fmt::format("           {}: {}\n", remedy.rule, remedy.why);
+  if (!remedy.refused.empty()) {
+    text += fmt::format("           not possible here: {}\n", one_line(remedy.refused));
   }
+  return text;
+}
+
+/// What lets a failed run go on, then what makes it faster: each under its own heading.
+std::string remedies_text(const RunDiagnosis& diagnosis) {
+  std::string to_run;
+  std::string to_be_faster;
   for (const Remedy& remedy : diagnosis.remedies) {
-    const std::string flags = remedy.flags.empty()
-                                  ? std::string("(no flag)")
-                                  : fmt::format("{}", fmt::join(remedy.flags, "; "));
-    const bool has_ceiling = !is_out_of_memory(diagnosis) && !remedy.saves_no_time;
-    const std::string ceiling =
-        has_ceiling ? fmt::format("{:5.1f} %  ", 100 * remedy.ceiling_ratio) : std::string();
-    text += fmt::format("  {}{}\n", ceiling, one_line(flags));
-    text += fmt::format("           {}: {}\n", remedy.rule, remedy.why);
-    if (!remedy.refused.empty()) {
-      text += fmt::format("           not possible here: {}\n", one_line(remedy.refused));
-    }
+    (remedy.is_for_failure ? to_run : to_be_faster) += remedy_text(remedy);
+  }
+  std::string text;
+  if (!to_run.empty()) {
+    text += fmt::format("\nto make it run, {}:\n{}", what_failure_asks_for(diagnosis), to_run);
+  }
+  if (!to_be_faster.empty()) {
+    text += fmt::format(
+        "\nto make it faster; the share of the step is the most that a change can save:\n{}",
+        to_be_faster);
   }
   return text;
 }
@@ -379,6 +390,18 @@ void add_traced_offload(const FoundWall& wall, RunDiagnosis& diagnosis, RunToMen
   }
 }
 
+void add_traced_recompute(const FoundWall& wall, RunDiagnosis& diagnosis, RunToMend& run) {
+  if (!diagnosis.traces) return;
+  const bool is_seen = diagnosis.traces->wall.recompute_ratio > 0;
+  run.has_unsaid_recompute = is_seen && !run.is_config_known;
+  const bool is_said = run.is_config_known && !run.config->knobs.recompute.empty();
+  if (is_said && !is_seen && wall.label != WallLabel::unknown) {
+    diagnosis.notes.emplace_back(
+        "the configuration has activations computed a second time, which the traces do not show: "
+        "what that costs is in the wall's other labels");
+  }
+}
+
 void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   RunToMend run;
   run.is_config_known = diagnosis.config.has_value();
@@ -390,13 +413,15 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   add_traced_facts(about, diagnosis, run);
   const FoundWall wall = wall_of(diagnosis);
   add_traced_offload(wall, diagnosis, run);
+  add_traced_recompute(wall, diagnosis, run);
   diagnosis.remedies = remedies_of(wall, run);
+  for (Remedy& remedy : diagnosis.remedies) remedy.is_for_failure = is_out_of_memory(diagnosis);
   note_missing_remedy(wall, run, diagnosis);
   std::vector<Remedy> asked;
   if (may_lack_host_memory(diagnosis)) {
     asked =
         remedies_of({WallLabel::memory, "host memory", {{name_of(WallLabel::memory), 1.0}}}, run);
-    for (Remedy& remedy : asked) remedy.saves_no_time = true;
+    for (Remedy& remedy : asked) remedy.is_for_failure = true;
   } else if (diagnosis.facts && diagnosis.facts->root &&
              diagnosis.facts->status == ForeignStatus::failed) {
     asked = remedies_of_rule(diagnosis.facts->root->sentence, run);
@@ -429,7 +454,8 @@ bool may_exchange_rows(const profiler::ImportedTrace& trace) {
     // What the file calls it counts before the kernel's name.
     if (op.comm != profiler::kNoRow && trace.comms[op.comm].collective != profiler::kNoRow) {
       const std::string& collective = trace.names[trace.comms[op.comm].collective];
-      const bool is_any = collective == "coalesced";  // several messages at once
+      // Several messages at once.
+      const bool is_any = collective == "coalesced" || collective == profiler::kSendAndReceive;
       if (is_any || is_one_of(collective, {"all_to_all", "alltoall", "AllToAll"})) return true;
       continue;
     }
@@ -520,6 +546,12 @@ bool is_out_of_memory(const RunDiagnosis& diagnosis) {
   return diagnosis.facts && diagnosis.facts->status == ForeignStatus::oom;
 }
 
+std::string what_failure_asks_for(const RunDiagnosis& diagnosis) {
+  if (is_out_of_memory(diagnosis)) return "what would free memory";
+  if (may_lack_host_memory(diagnosis)) return "what would free memory of the host";
+  return "what the rule asks for";
+}
+
 WallInShort wall_in_short(const RunDiagnosis& diagnosis) {
   if (is_out_of_memory(diagnosis)) {
     return {name_of(WallLabel::memory), kind_of_memory(*diagnosis.facts), std::nullopt};
@@ -568,9 +600,8 @@ json to_json(const RunDiagnosis& diagnosis) {
   for (const Remedy& remedy : diagnosis.remedies) {
     document["remedies"].push_back(
         {{"flags", remedy.flags},
-         {"ceiling_ratio", is_out_of_memory(diagnosis) || remedy.saves_no_time
-                               ? json()
-                               : json(remedy.ceiling_ratio)},
+         {"for", remedy.is_for_failure ? "failure" : "wall"},
+         {"ceiling_ratio", remedy.is_for_failure ? json() : json(remedy.ceiling_ratio)},
          {"rule", remedy.rule},
          {"why", remedy.why},
          {"refused", remedy.refused.empty() ? json() : json(remedy.refused)}});

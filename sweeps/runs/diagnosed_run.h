@@ -50,6 +50,8 @@ profiler::MemoryFacts said_memory(const std::optional<RunFacts>& facts,
 std::vector<std::pair<std::string, std::string>> fact_lines(const RunFacts& facts);
 /// Whether the run ended for lack of memory: its remedies free memory and save no time.
 bool is_out_of_memory(const RunDiagnosis& diagnosis);
+/// Heading of the remedies of a failure, "what would free memory".
+std::string what_failure_asks_for(const RunDiagnosis& diagnosis);
 
 /// The wall as to_json() has it, without what is behind it.
 struct WallInShort {

@@ -72,15 +72,17 @@ reports::DiagnosisPage diagnosis_page(const RunDiagnosis& diagnosis, const std::
   if (diagnosis.facts) page.facts = fact_lines(*diagnosis.facts);
   if (diagnosis.traces) take_traces(*diagnosis.traces, page);
   take_wall(diagnosis, page);
-  page.frees_memory = is_out_of_memory(diagnosis);
+  page.failure_heading = what_failure_asks_for(diagnosis);
+  page.failure_heading.front() = 'W';  // as a title
   for (const Remedy& remedy : diagnosis.remedies) {
     page.remedies.push_back({.flags = remedy.flags,
-                             .ceiling_ratio = page.frees_memory || remedy.saves_no_time
+                             .ceiling_ratio = remedy.is_for_failure
                                                   ? std::nullopt
                                                   : std::optional<double>(remedy.ceiling_ratio),
                              .rule = remedy.rule,
                              .why = remedy.why,
-                             .refused = remedy.refused});
+                             .refused = remedy.refused,
+                             .is_for_failure = remedy.is_for_failure});
   }
   page.notes.insert(page.notes.end(), diagnosis.notes.begin(), diagnosis.notes.end());
   return page;

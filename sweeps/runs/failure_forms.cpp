@@ -122,6 +122,7 @@ bool read_collective_timeout(const FailureForm& form, std::string_view text, siz
       timeout.last_enqueued = known.last_enqueued;
       timeout.last_completed = known.last_completed;
     }
+    timeout.enqueued_in = std::move(known.enqueued_in);
     if (timeout.group_id.empty()) {
       timeout.group_id = known.group_id;
       timeout.group = known.group;
@@ -163,6 +164,10 @@ bool read_work_queue(const FailureForm&, std::string_view text, size_t at, LogCo
   if (done && *enqueued > completed) timeout.has_open_work = true;
   CollectiveTimeout said;
   read_group(text.substr(0, at), said);
+  constexpr size_t kMostGroups = 64;
+  const bool has_room =
+      timeout.enqueued_in.size() < kMostGroups || timeout.enqueued_in.contains(said.group_id);
+  if (!said.group_id.empty() && has_room) timeout.enqueued_in[said.group_id] = *enqueued;
   const bool is_of_other =
       !said.group_id.empty() && !timeout.group_id.empty() && said.group_id != timeout.group_id;
   if (is_of_other) return true;

@@ -29,10 +29,16 @@ constexpr double kWorthALookOfOtherWalls = 0.05;
 constexpr int kMostRemediesOfOtherWalls = 2;
 /// First where the allocator held enough memory.
 constexpr std::string_view kAgainstFragments = "less_fragmentation";
-constexpr std::string_view kOffload = "offload";  // SubCauseRow::name
+constexpr std::string_view kOffload = "offload";      // SubCauseRow::name
+constexpr std::string_view kRecompute = "recompute";  // the same
 
 bool helps_against(const RemedyRow& row, std::string_view sub_cause) {
   return std::ranges::find(row.sub_causes, sub_cause) != row.sub_causes.end();
+}
+
+/// Of what helps against a cause, what changes the cause itself stands for it first.
+bool changes_cause(std::string_view sub_cause, const RemedyRow& row) {
+  return row.sub_causes[0] == sub_cause;
 }
 
 bool is_for(const RemedyRow& row, const FoundWall& wall) {
@@ -55,11 +61,21 @@ double share_of_groups(const RemedyRow& row, const profiler::GroupCosts& costs, 
   return std::min(whole, std::max(own, whole * own / all));
 }
 
-/// What a row can save at most: no more than the causes that it is for, where those are known, and
-/// of communication no more than its groups cost.
+/// The same for the row's kernels, where traces tell their classes.
+double share_of_kernels(const RemedyRow& row, const profiler::KernelCosts& costs, double whole) {
+  if (row.kernels.empty()) return whole;
+  const bool is_of_host = row.label == WallLabel::host;
+  return ceiling_of_classes(row.kernels, is_of_host ? costs.launch : costs.run, whole);
+}
+
+/// What a row can save at most: no more than the causes that it is for, where those are known, than
+/// its groups communicate, and than its kernels run or are launched.
 /// Computing takes whatever the other causes leave, so of it only what a roofline has told apart
 /// can be saved, unless it is the wall: none where that is not known.
 std::optional<double> ceiling_of(const RemedyRow& row, const FoundWall& wall) {
+  if (wall.needless_recompute_ratio > 0 && changes_cause(kRecompute, row)) {
+    return row.most_saved * wall.needless_recompute_ratio;
+  }
   const auto share = wall.ceilings.find(name_of(row.label));
   const double whole = share == wall.ceilings.end() ? 0 : share->second;
   double of_causes = 0;
@@ -70,8 +86,9 @@ std::optional<double> ceiling_of(const RemedyRow& row, const FoundWall& wall) {
     of_causes += ratio;
   }
   if (!is_known && row.label == WallLabel::compute && wall.label != row.label) return std::nullopt;
-  const double ceiling = row.most_saved * (is_known ? std::min(whole, of_causes) : whole);
-  return share_of_groups(row, wall.groups, ceiling);
+  double ceiling = is_known ? std::min(whole, of_causes) : whole;
+  ceiling = share_of_groups(row, wall.groups, ceiling);
+  return row.most_saved * share_of_kernels(row, wall.kernels, ceiling);
 }
 
 /// A rule that a run breaks.
@@ -268,15 +285,19 @@ bool is_in_traces(const RemedyRow& row, const RunToMend& run) {
   return (run.has_row_exchange || gathers) && !(is_between_nodes && run.is_on_one_node);
 }
 
-/// Of what helps against offloading, what changes the offloading itself stands for it first.
-bool changes_offload(const RemedyRow& row) { return row.sub_causes[0] == kOffload; }
-
 /// As if all were offloaded for which there are settings.
 RunToMend with_offload(RunToMend run) {
   PlanKnobs& knobs = run.config->knobs;
   knobs.optimizer_offload_ratio = 1;
   knobs.precision_aware_optimizer = true;  // the one that can, and stays
   knobs.offload.add(spec::Offload::core_attn);
+  return run;
+}
+
+/// As if whole layers were computed again.
+RunToMend with_recompute(RunToMend run) {
+  run.config->knobs.recompute = {};
+  run.config->knobs.recompute.add(spec::PlanRecompute::full);
   return run;
 }
 
@@ -295,6 +316,33 @@ bool apply_change(bool (*change)(PlanKnobs&), const RunToMend& run, Remedy& reme
   remedy.knobs = changed.knobs;
   remedy.refused = rule_broken_by(run, changed.knobs);
   return true;
+}
+
+struct LabelledRemedy {
+  WallLabel label = WallLabel::unknown;  ///< of its row
+  Remedy remedy;
+};
+
+/// By falling ceiling, refused ones last; against each other label only those that can save most.
+std::vector<Remedy> in_order(std::vector<LabelledRemedy> found, const FoundWall& wall) {
+  // The label's own first among equals; what is refused can only be read.
+  std::ranges::stable_sort(found, [](const LabelledRemedy& a, const LabelledRemedy& b) {
+    const bool is_possible = a.remedy.refused.empty();
+    if (is_possible != b.remedy.refused.empty()) return is_possible;
+    return a.remedy.ceiling_ratio > b.remedy.ceiling_ratio;
+  });
+  std::vector<Remedy> remedies;
+  std::map<WallLabel, int> num_of_other;
+  for (LabelledRemedy& one : found) {
+    const bool is_other = !one.remedy.is_of_wall;
+    if (is_other && num_of_other[one.label]++ >= kMostRemediesOfOtherWalls) continue;
+    remedies.push_back(std::move(one.remedy));
+  }
+  if (wall.is_fragmented) {
+    std::stable_partition(remedies.begin(), remedies.end(),
+                          [](const Remedy& remedy) { return remedy.rule == kAgainstFragments; });
+  }
+  return remedies;
 }
 
 }  // namespace
@@ -317,8 +365,7 @@ std::string rule_broken_by(const RunToMend& run, const PlanKnobs& knobs) {
 }
 
 std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
-  std::vector<Remedy> remedies;
-  if (wall.label == WallLabel::unknown) return remedies;
+  if (wall.label == WallLabel::unknown) return {};
   RunToMend run = given;
   if (!run.config) {
     run.config.emplace();
@@ -326,13 +373,13 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
   }
   run = with_sizes(std::move(run));
   const RunToMend offloading = run.has_unsaid_offload ? with_offload(run) : run;
-  std::map<WallLabel, int> num_of_other;
+  const RunToMend recomputing = run.has_unsaid_recompute ? with_recompute(run) : run;
+  std::vector<LabelledRemedy> found;
   for (const RemedyRow& row : remedy_rows()) {
     const bool is_other = row.label != wall.label;
     const std::optional<double> ceiling = ceiling_of(row, wall);
     const double least = is_other ? kWorthALookOfOtherWalls : kWorthALook;
     if (!ceiling || *ceiling < least || !is_for(row, wall)) continue;
-    if (is_other && num_of_other[row.label] == kMostRemediesOfOtherWalls) continue;
     if (row.is_for_experts && !has_experts(run)) continue;
     if (!is_in_traces(row, run)) continue;
     Remedy remedy;
@@ -341,7 +388,9 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
     remedy.rule = row.rule;
     remedy.why = row.why;
     if (row.change != nullptr) {
-      const RunToMend& from = changes_offload(row) ? offloading : run;
+      const RunToMend& from = changes_cause(kOffload, row)     ? offloading
+                              : changes_cause(kRecompute, row) ? recomputing
+                                                               : run;
       if (!apply_change(row.change, from, remedy) &&
           !apply_change(row.change_instead, from, remedy)) {
         continue;
@@ -351,28 +400,18 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
       if (remedy.flags.empty()) continue;
     }
     // The same change for another wall is told once, with what it can save more.
-    const auto same = std::ranges::find_if(remedies, [&](const Remedy& other) {
-      return !remedy.flags.empty() && other.flags == remedy.flags;
+    const auto same = std::ranges::find_if(found, [&](const LabelledRemedy& other) {
+      return !remedy.flags.empty() && other.remedy.flags == remedy.flags;
     });
-    if (same != remedies.end()) {
-      const bool is_of_wall = same->is_of_wall || remedy.is_of_wall;
-      if (same->ceiling_ratio < remedy.ceiling_ratio) *same = std::move(remedy);
-      same->is_of_wall = is_of_wall;
+    if (same == found.end()) {
+      found.push_back({row.label, std::move(remedy)});
       continue;
     }
-    if (is_other) ++num_of_other[row.label];
-    remedies.push_back(std::move(remedy));
+    const bool is_of_wall = same->remedy.is_of_wall || remedy.is_of_wall;
+    if (same->remedy.ceiling_ratio < remedy.ceiling_ratio) *same = {row.label, std::move(remedy)};
+    same->remedy.is_of_wall = is_of_wall;
   }
-  // The label's own first among equals; what is refused can only be read.
-  std::ranges::stable_sort(remedies, [](const Remedy& a, const Remedy& b) {
-    if (a.refused.empty() != b.refused.empty()) return a.refused.empty();
-    return a.ceiling_ratio > b.ceiling_ratio;
-  });
-  if (wall.is_fragmented) {
-    std::stable_partition(remedies.begin(), remedies.end(),
-                          [](const Remedy& remedy) { return remedy.rule == kAgainstFragments; });
-  }
-  return remedies;
+  return in_order(std::move(found), wall);
 }
 
 std::vector<std::string_view> remedy_rules() {

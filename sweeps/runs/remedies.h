@@ -12,6 +12,7 @@
 #include "engine/spec/dialects/run_config.h"
 #include "kernels/base/step_parts.h"
 #include "profiler/analysis/group_costs.h"
+#include "profiler/analysis/kernel_costs.h"
 #include "sweeps/runs/run_log.h"
 #include "tuner/planner/run.h"
 
@@ -25,10 +26,15 @@ struct FoundWall {
   std::map<std::string, double, std::less<>> ceilings;
   /// The same by sub-cause, if these are known.
   std::map<std::string, double, std::less<>> cause_ceilings = {};
+  /// Of a step: what computing activations a second time costs, although memory is not known to be
+  /// short. That is of the label that the same work has otherwise.
+  double needless_recompute_ratio = 0;
   /// Of a run without memory: the allocator held enough, in pieces that were too small.
   bool is_fragmented = false;
   /// What the communication of each group costs, where traces name groups.
   profiler::GroupCosts groups = {};
+  /// What kernels of each class cost, and launching them; zeros: not known.
+  profiler::KernelCosts kernels = {};
 };
 
 /// The run to change. Without a configuration, remedies use Megatron-LM's flags and do not know
@@ -43,6 +49,8 @@ struct RunToMend {
   bool is_on_one_node = false;             ///< false: also where that is not known
   /// Traces show that tensors go to the host's memory, and no configuration says which.
   bool has_unsaid_offload = false;
+  /// The same of activations that are computed a second time.
+  bool has_unsaid_recompute = false;
 };
 
 struct Remedy {
@@ -53,12 +61,13 @@ struct Remedy {
   std::string why;                       ///< a sentence
   std::string refused;      ///< the constraint that forbids it: name and message; or empty
   bool is_of_wall = false;  ///< false: it is against another label with a considerable share
-  /// It may let a failed run go on: a rule asks for it, or the host may have had no memory left.
-  bool saves_no_time = false;
+  /// It may let a failed run go on, and saves no time: a rule asks for it, or it frees memory of
+  /// the device or of the host.
+  bool is_for_failure = false;
 };
 
-/// Remedies for the wall and for other labels with a considerable share, by falling ceiling,
-/// refused ones last. Empty for an unknown wall.
+/// Remedies for the wall, and a few for each other label with a considerable share, by falling
+/// ceiling, refused ones last. Empty for an unknown wall.
 std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& run);
 
 /// What a rule of the framework asks for that the run broke, where the assertion names one setting;

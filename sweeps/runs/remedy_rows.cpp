@@ -43,6 +43,19 @@ constexpr Groups kReplicas = {"dp_cp", "edp", "world"};
 constexpr Groups kExperts = {"ep"};
 constexpr Groups kTensor = {"tp"};
 
+using profiler::KernelClass;
+constexpr KernelClass kProducts[] = {KernelClass::gemm, KernelClass::grouped_gemm};
+/// Without grouped products each expert has its own, and its own activation.
+constexpr KernelClass kExpertKernels[] = {KernelClass::gemm, KernelClass::grouped_gemm,
+                                          KernelClass::elementwise};
+constexpr KernelClass kElementwise[] = {KernelClass::elementwise, KernelClass::indexing};
+constexpr KernelClass kUnfusedAttention[] = {KernelClass::attention, KernelClass::gemm,
+                                             KernelClass::elementwise};
+/// Where they are not fused, rows are sorted and copied by kernels for anything.
+constexpr KernelClass kPermutation[] = {KernelClass::moe_routing, KernelClass::indexing,
+                                        KernelClass::elementwise, KernelClass::copy_kernel,
+                                        KernelClass::fill_kernel};
+
 bool compute_in(PlanKnobs& k, spec::PrecisionRecipe precision) {
   if (k.precision != spec::PrecisionRecipe::bf16) return false;
   k.precision = precision;
@@ -66,14 +79,24 @@ constexpr RemedyRow kRemedyRows[] = {
      "Sorting rows in one kernel takes fewer launches.",
      [](PlanKnobs& k) { return turn_on(k.moe_permute_fusion); },
      {},
-     true},
+     true,
+     1,
+     Needs::nothing,
+     {},
+     nullptr,
+     kPermutation},
     {"grouped_products",
      WallLabel::host,
      {"launch"},
      "One launch for the products of all local experts.",
      [](PlanKnobs& k) { return turn_on(k.moe_grouped_gemm); },
      {},
-     true},
+     true,
+     1,
+     Needs::nothing,
+     {},
+     nullptr,
+     kExpertKernels},
     {"larger_micro_batch",
      WallLabel::host,
      {"launch"},
@@ -420,15 +443,72 @@ constexpr RemedyRow kRemedyRows[] = {
      0.5,  // twice the peak of 16 bits
      Needs::nothing,
      {},
-     [](PlanKnobs& k) { return compute_in(k, spec::PrecisionRecipe::fp8_current); }},
+     [](PlanKnobs& k) { return compute_in(k, spec::PrecisionRecipe::fp8_current); },
+     kProducts},
     {"fused_activations",
      WallLabel::compute,
      {"bandwidth"},
-     "Fused kernels read and write activations once.",
+     "An activation is read and written once.",
+     [](PlanKnobs& k) { return turn_on(k.fused_activation); },
+     {},
+     false,
+     1,
+     Needs::nothing,
+     {},
+     nullptr,
+     kElementwise},
+    {"fused_rows",
+     WallLabel::compute,
+     {"bandwidth"},
+     "Rows are sorted in one kernel, which reads and writes them once.",
+     [](PlanKnobs& k) { return turn_on(k.moe_permute_fusion); },
+     {},
+     true,
+     1,
+     Needs::nothing,
+     {},
+     nullptr,
+     kPermutation},
+    {"fused_router",
+     WallLabel::compute,
+     {"bandwidth"},
+     "Scores, their bias and the choice of experts are one kernel.",
+     nullptr,
+     {{{"moe_router_fusion", "true"}}},
+     true,
+     1,
+     Needs::nothing,
+     {},
+     nullptr,
+     kPermutation},
+    {"fused_loss_kernels",
+     WallLabel::compute,
+     {"bandwidth"},
+     "The loss reads logits fewer times.",
      [](PlanKnobs& k) {
-       const bool is_new = turn_on(k.fused_activation);
-       return turn_on(k.moe_permute_fusion) || is_new;
-     }},
+       if (k.cross_entropy != spec::CrossEntropy::unfused) return false;
+       k.cross_entropy = spec::CrossEntropy::native;
+       return true;
+     },
+     {},
+     false,
+     1,
+     Needs::nothing,
+     {},
+     nullptr,
+     kElementwise},
+    {"fused_attention",
+     WallLabel::compute,
+     {"bandwidth"},
+     "Scores of all pairs of tokens are not written to memory.",
+     [](PlanKnobs& k) { return turn_on(k.fused_attention); },
+     {},
+     false,
+     1,
+     Needs::nothing,
+     {},
+     nullptr,
+     kUnfusedAttention},
     {"larger_products",
      WallLabel::compute,
      {"occupancy"},
@@ -447,7 +527,12 @@ constexpr RemedyRow kRemedyRows[] = {
        return true;
      },
      {},
-     true},
+     true,
+     1,
+     Needs::nothing,
+     {},
+     nullptr,
+     kProducts},
 };
 
 }  // namespace

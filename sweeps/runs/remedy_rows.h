@@ -8,6 +8,7 @@
 
 #include "engine/spec/plan_knobs.h"
 #include "kernels/base/step_parts.h"
+#include "profiler/analysis/kernel_classes.h"
 
 namespace moetune::sweeps {
 
@@ -49,6 +50,9 @@ struct RemedyRow {
   std::array<std::string_view, 3> groups = {};
   /// Applied where the framework has no word for `change`; null: nothing is.
   bool (*change_instead)(spec::PlanKnobs&) = nullptr;
+  /// The kernels that it changes: how long they run, or against the host how long launching them
+  /// takes. Empty: any.
+  std::span<const profiler::KernelClass> kernels = {};
 };
 
 /// Where a cause has several remedies, the cheaper one to try stands first.

@@ -65,7 +65,7 @@ std::vector<Remedy> remedies_of_rule(std::string_view sentence, const RunToMend&
   if (remedy.flags.empty()) return {};
   remedy.rule = row->rule;
   remedy.why = row->why;
-  remedy.saves_no_time = true;
+  remedy.is_for_failure = true;
   return {remedy};
 }
 

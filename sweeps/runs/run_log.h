@@ -143,8 +143,10 @@ struct CollectiveTimeout {
   int64_t waited_ms = -1;
   std::optional<int64_t> last_enqueued;  ///< -1: nothing yet
   int64_t last_completed = -1;
-  bool has_open_work = false;    ///< in any group: enqueued and not completed
-  std::string group_id;          ///< PyTorch's number of the group: several may share a name
+  bool has_open_work = false;  ///< in any group: enqueued and not completed
+  std::string group_id;        ///< PyTorch's number of the group: several may share a name
+  /// By group_id, of all groups that its watchdogs spoke of: how many operations had been started.
+  std::map<std::string, int64_t> enqueued_in;
   std::optional<double> time_s;  ///< when it was reported
 };
 

@@ -130,14 +130,11 @@ class FileFolder {
   std::string path_;
 };
 
-/// Nothing in such files says that work is done twice.
-bool is_in_kineto(Fault fault) { return fault != Fault::capped_memory; }
-
 /// A case with one fault or none, judged as a verdict on another tool's trace is. Compute is not
 /// told apart: that needs the shapes of operators.
 void add_imported_case(const FaultyCase& faulty, const FaultyStep& step,
                        const std::vector<profiler::ImportedTrace>& traces, Score& score) {
-  const profiler::ImportedWall wall = profiler::classify_imported(traces);
+  const profiler::ImportedWall wall = profiler::classify_imported(traces, {}, step.facts.memory);
   const FaultRow& row = row_of(faulty.faults.empty() ? Fault::none : faulty.faults[0].fault);
   const profiler::SubCauseRow& expected = profiler::row_of(row.sub_cause);
   const bool is_label_right = wall.label == expected.label;
@@ -207,7 +204,7 @@ void run(int64_t num_seeds) {
         std::vector<WallLabel> labels;
         for (int64_t seed = 1; seed <= num_seeds; ++seed) {
           faulty.seed = static_cast<uint64_t>(seed);
-          if (is_in_kineto(fault) && num_tried++ % kCasesEach == 0) sample.push_back(faulty);
+          if (num_tried++ % kCasesEach == 0) sample.push_back(faulty);
           labels.push_back(add_case(faulty, score).label);
         }
         for (size_t j = 1; j < labels.size(); ++j) {

@@ -102,6 +102,9 @@ class TraceText {
                       " moves " + std::to_string(work.bytes) +
                       (work.is_eight_bit ? " in 8 bits" : ""));
     }
+    for (const uint32_t row : trace_.recomputed) {
+      lines.push_back(times(trace_.ops[row]) + trace_.names[trace_.ops[row].name] + " again");
+    }
     return lines;
   }
 
@@ -233,6 +236,18 @@ BOOST_AUTO_TEST_CASE(work_and_peaks_of_memory_come_back) {
   BOOST_TEST(wide.bytes == 52);  // 26 of two bytes
   BOOST_TEST(!wide.is_eight_bit);
   check_same(trace, written_and_read(back));
+}
+
+BOOST_AUTO_TEST_CASE(what_was_computed_again_comes_back) {
+  EventText events = one_step();
+  events.add(R"({"ph": "X", "cat": "cpu_op", "pid": 1, "tid": 1, "ts": 2000, "dur": 100,
+                 "name": "autograd::engine::evaluate_function: CheckpointFunctionBackward"})");
+  events.call(2010, 2, 60).kernel(2900, 5, 60, "again", 9);
+  events.call(2200, 2, 61).kernel(2800, 5, 61, "once", 9);
+  const ImportedTrace trace = events.read(kFacts);
+  BOOST_TEST_REQUIRE(trace.recomputed.size() == 1U);
+  BOOST_TEST(trace.names[trace.ops[trace.recomputed[0]].name] == "again");
+  check_same(trace, written_and_read(trace));
 }
 
 // Of others' files only shapes say it. The rows of a file need not be in the order of time.

@@ -2,6 +2,7 @@
 #include "profiler/analysis/imported_wall.h"
 
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -335,6 +336,59 @@ BOOST_AUTO_TEST_CASE(copies_both_ways_are_memory_and_one_way_the_loader) {
   };
   BOOST_TEST(name_of(wall(true).label) == "memory");
   BOOST_TEST(name_of(wall(false).label) == "host");
+}
+
+/// Beside a rank whose times are broken no step is replayed.
+ImportedWall without_replay(const EventText& events) {
+  EventText decades = busy(50, 100);
+  decades.call(2e15, 1, 999).kernel(2e15, 1e15, 999);
+  std::vector<ImportedTrace> traces;
+  traces.push_back(events.read(R"(, "distributedInfo": {"rank": 0, "world_size": 2})"));
+  traces.push_back(decades.read(R"(, "distributedInfo": {"rank": 1, "world_size": 2})"));
+  ImportedWall wall = classify_imported(traces);
+  BOOST_TEST(wall.num_steps == 0);
+  return wall;
+}
+
+// Of 4,920 us the device waits 49 times 78 us for the host, which allocates for 30 of these.
+BOOST_AUTO_TEST_CASE(accounts_tell_causes_apart_where_nothing_is_replayed) {
+  EventText events;
+  for (int i = 0; i < 50; ++i) {
+    events.call(100 * i, 10, i + 1).kernel(100 * i + 12, 20, i + 1);
+    events.call(100 * i + 40, 30, 1000 + i, "cudaMalloc");
+  }
+  const ImportedWall host = without_replay(events);
+  const auto ratio = [](const ImportedWall& wall, SubCause cause) {
+    return wall.sub_ceilings[static_cast<size_t>(cause)];
+  };
+  BOOST_TEST(name_of(host.label) == "host");
+  BOOST_TEST(host.sub_cause == "launch");
+  BOOST_TEST(std::abs(ratio(host, SubCause::allocator) - 49 * 30 / 4920.0) < 1e-6);
+  BOOST_TEST(std::abs(ratio(host, SubCause::launch) - 49 * 48 / 4920.0) < 1e-6);
+  BOOST_TEST(ratio(host, SubCause::sync) == 0);
+
+  EventText copies;
+  for (int i = 0; i < 50; ++i) {
+    copies.call(i, 1, 2 * i + 1).kernel(10'000 + 100 * i, 60, 2 * i + 1);
+    copies.call(i + 0.5, 0.2, 2 * i + 2, "cudaMemcpyAsync")
+        .copy(10'060 + 100 * i, 39, 2 * i + 2,
+              i % 2 == 0 ? "Memcpy DtoH (Device -> Pinned)" : "Memcpy HtoD (Pinned -> Device)");
+  }
+  const ImportedWall memory = without_replay(copies);
+  BOOST_TEST(name_of(memory.label) == "memory");
+  BOOST_TEST(memory.sub_cause == "offload", memory.summary);
+  const double share = memory.shares[static_cast<size_t>(WallLabel::memory)];
+  BOOST_TEST(share > 0.3);
+  BOOST_TEST(ratio(memory, SubCause::offload) == share);
+  BOOST_TEST(ratio(memory, SubCause::recompute) == 0);
+}
+
+// The classes of kernels of each rank are in the verdict, too.
+BOOST_AUTO_TEST_CASE(a_verdict_knows_what_kernels_cost) {
+  const ImportedWall wall = verdict_of(busy(50, 100));  // products: 5,000 of 5,049 us
+  const auto at = static_cast<size_t>(KernelClass::gemm);
+  BOOST_TEST(std::abs(wall.kernels.run[at] - 5000 / 5049.0) < 1e-6);
+  BOOST_TEST(wall.kernels.launch[at] > 0);
 }
 
 // Two ranks: the one that comes late makes the other wait in a collective. Its doing counts.

@@ -1,7 +1,8 @@
 // Played steps of emulated clusters as PyTorch's profiler would have recorded them: so verdicts on
 // imported traces are judged by faults of known kind, too. Of what our records know, files of that
-// profiler do not have layers, micro-batches, FLOPs, recomputation, and what a synchronisation
-// waited for; waits between streams are calls, and events of their own if it was told to record
+// profiler do not have layers, micro-batches, FLOPs, and what a synchronisation waited for;
+// recomputation is marked as the importer marks it by autograd's operators, which are left out;
+// waits between streams are calls, and events of their own if it was told to record
 // them (enable_cuda_sync_events).
 #pragma once
 

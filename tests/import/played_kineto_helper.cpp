@@ -205,6 +205,9 @@ class TorchRecorder {
     op.end_ns = std::max(record.start_ns, record.end_ns);
     op.correlation = launch_;
     op.stream = stream_of(record.stream);
+    if (record.is_recompute && record.kind != RecordKind::memcpy) {
+      trace_.recomputed.push_back(static_cast<uint32_t>(trace_.ops.size()));
+    }
     if (record.kind == RecordKind::memcpy) {
       const bool is_to_host = has(record, "offload");
       op.kind = profiler::ActivityKind::copy;

@@ -39,7 +39,8 @@ Judged judged(size_t layout, Fault fault, double strength) {
   FaultyStep step = tuner::testing::play_faulty(faulty);
   const std::vector<ImportedTrace> traces =
       through_kineto(step.traces, step.communicators, folder.file(""));
-  return {std::move(step), profiler::classify_imported(traces)};
+  const profiler::MemoryFacts memory = step.facts.memory;
+  return {std::move(step), profiler::classify_imported(traces, {}, memory)};
 }
 
 size_t count_of(const FaultyStep& step, RecordKind kind) {
@@ -145,6 +146,7 @@ constexpr FaultWallRow kFaultWalls[] = {
     {kExperts, Fault::uneven_experts, 1.55, WallLabel::imbalance, "experts", false},
     {kPipeline, Fault::uneven_experts, 1.55, WallLabel::imbalance, "experts", false},
     {kPipeline, Fault::offload, 4.38, WallLabel::memory, "offload", false},
+    {kPipeline, Fault::capped_memory, 1, WallLabel::memory, "recompute", false},
 };
 
 BOOST_AUTO_TEST_CASE(faults_have_their_walls) {

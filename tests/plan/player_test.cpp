@@ -122,6 +122,42 @@ BOOST_AUTO_TEST_CASE(a_full_slot_makes_the_sender_wait) {
              boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(starts_and_collectives_are_told_as_they_are_recorded) {
+  spec::TrialSpec spec = trial(1, 1, 2);
+  spec.knobs.data_parallel_size = 2;
+  spec.hardware.devices_per_node = 2;
+  spec.hardware.intra_node = {10, 1e9};
+  const BalancedBindings bindings(spec, 0);
+  const StepProgram first = compile(spec, 0);
+  const StepProgram last = compile(spec, 1);
+  using Times = std::vector<std::pair<int64_t, int64_t>>;
+  std::vector<int64_t> told;
+  const auto hundred = [&](const Position& at, const Instr& instr, const OpCost&) -> int64_t {
+    if (at.rank == 0 && instr.verb == Verb::op) told.push_back(at.start_ns);
+    return 100;
+  };
+  Times seen;
+  PlayOptions options;
+  options.level = profiler::TraceLevel::ops;
+  options.sees_collective = [&](int rank, int64_t start_ns, int64_t end_ns) {
+    if (rank == 0) seen.emplace_back(start_ns, end_ns);
+  };
+  const PlayResult played =
+      play(spec.hardware, {{&first, &bindings}, {&last, &bindings}}, hundred, options);
+  std::vector<int64_t> starts;
+  Times collectives;
+  for (const profiler::TraceRecord& record : played.traces[0].records) {
+    if (record.kind == profiler::RecordKind::kernel) starts.push_back(record.start_ns);
+    if (record.kind == profiler::RecordKind::collective) {
+      collectives.emplace_back(record.start_ns, record.end_ns);
+    }
+  }
+  BOOST_TEST(!starts.empty());
+  BOOST_TEST((told == starts));
+  BOOST_TEST(!collectives.empty());
+  BOOST_TEST((seen == collectives));
+}
+
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE_END()

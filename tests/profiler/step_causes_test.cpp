@@ -109,6 +109,42 @@ BOOST_AUTO_TEST_CASE(work_of_two_sizes_under_one_name_is_no_contention) {
              boost::test_tools::per_element());
 }
 
+// What those lose that are covered tells what one loses that is covered in part.
+BOOST_AUTO_TEST_CASE(work_of_unknown_size_that_is_covered_in_part_is_slowed_in_part) {
+  std::vector<StepTrace> traces = overlapped(330, 390);
+  TraceRecord& collective = traces[0].records.back();
+  // Of the fifth product 130 of 330 us, and the addition behind it.
+  collective.start_ns -= 170 * kUs;
+  collective.transfer_ns += 170 * kUs;
+  BOOST_TEST(without(SubCause::contention, traces, 0, "gemm") == Durations(8, 300),
+             boost::test_tools::per_element());
+}
+
+// A collective that takes half of the device: work is slowed only as long as it is covered.
+BOOST_AUTO_TEST_CASE(contention_is_of_the_time_beside_a_collective) {
+  std::vector<StepTrace> traces = ranks(1);
+  StepTrace& trace = traces[0];
+  // Of 400 us alone; one is covered for 200 of its 500 us, one for all of its 800, one for a
+  // little.
+  for (const int64_t us : {400, 500, 800, 404, 400}) add_next(trace, "gemm", us * kUs).flops = 1000;
+  const int64_t begin_ns = kUs + 700 * kUs;
+  TraceRecord& collective = add(trace, "reduce", 1, begin_ns, begin_ns + 1008 * kUs);
+  collective.kind = RecordKind::collective;
+  collective.group = "dp_cp";
+  collective.transfer_ns = 1008 * kUs;
+  // The last but one counts as alone, with a mean of 401.3 us.
+  BOOST_TEST(
+      without(SubCause::contention, traces, 0, "gemm") == (Durations{400, 401, 402, 404, 400}),
+      boost::test_tools::per_element());
+  // Hardly slowed: not at all.
+  trace.records[1].end_ns -= 90 * kUs;
+  trace.records[2].start_ns -= 90 * kUs;
+  trace.records[2].end_ns = trace.records[2].start_ns + 410 * kUs;
+  BOOST_TEST(
+      without(SubCause::contention, traces, 0, "gemm") == (Durations{400, 410, 410, 404, 400}),
+      boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(more_work_of_one_name_is_no_slow_rank) {
   // A head behind the layers of the second rank, and one among its products.
   for (const bool is_among : {false, true}) {

@@ -66,6 +66,30 @@ BOOST_AUTO_TEST_CASE(settings_are_copied_and_their_signs_are_not) {
   }
 }
 
+// Each set of them under its own title, and every button copies its own settings.
+BOOST_AUTO_TEST_CASE(what_lets_a_run_start_is_not_what_makes_it_faster) {
+  DiagnosisPage page = sample_diagnosis();
+  BOOST_TEST(!shows(render_diagnosis(page), "<section id=\"failure\""));
+  page.failure_heading = "What the rule asks for";
+  page.remedies.insert(page.remedies.begin(), {{"--sequence-parallel"},
+                                               std::nullopt,
+                                               "sequence_parallel_with_experts",
+                                               "Experts need it.",
+                                               "",
+                                               true});
+  const std::string html = render_diagnosis(page);
+  const size_t failure = html.find("<section id=\"failure\"");
+  const size_t remedies = html.find("<section id=\"remedies\"");
+  BOOST_TEST_REQUIRE(failure != std::string::npos);
+  BOOST_TEST_REQUIRE(remedies != std::string::npos);
+  BOOST_TEST(failure < remedies);
+  BOOST_TEST(shows(html.substr(failure, remedies - failure), "What the rule asks for"));
+  BOOST_TEST(shows(html.substr(failure, remedies - failure), "id=\"copy-remedy-1\""));
+  BOOST_TEST(!shows(html.substr(failure, remedies - failure), "At most"));
+  BOOST_TEST(shows(html.substr(remedies), "id=\"copy-remedy-2\""));
+  BOOST_TEST(shows(html.substr(remedies), "At most 31.2 %."));
+}
+
 BOOST_AUTO_TEST_CASE(texts_of_logs_and_traces_stay_texts) {
   const std::string html = render_diagnosis(sample_diagnosis(tests::kHostileText));
   const std::string markup = html.substr(0, html.rfind("<script>"));

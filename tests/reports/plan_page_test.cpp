@@ -34,8 +34,8 @@ bool has(const std::string& html, const std::string& part) {
 
 BOOST_AUTO_TEST_CASE(sections_and_charts_hold_what_is_given) {
   const std::string html = render_plan(sample_plan());
-  for (const char* id : {"verdict", "plans", "front", "space", "memory", "budget", "timeline",
-                         "against", "advice", "basis"}) {
+  for (const char* id : {"verdict", "plans", "batches", "front", "space", "memory", "budget",
+                         "timeline", "against", "advice", "basis"}) {
     BOOST_TEST(has(html, "<section id=\"" + std::string(id) + "\""), id);
   }
   BOOST_TEST(!has(html, "<section id=\"misses\""));
@@ -79,12 +79,52 @@ BOOST_AUTO_TEST_CASE(the_run_of_today_is_compared_by_tokens) {
   PlanPage page = sample_plan();
   BOOST_TEST(!has(render_plan(page), "does not fit alone"));
   page.against->tokens_per_s.value = 617;
-  page.against->changes[0].unfit = "oom";
-  page.against->changes[1].unfit = "tight";
+  page.against->changes[0].verdict = "oom";
+  page.against->changes[1].verdict = "tight";
   const std::string html = render_plan(page);
   BOOST_TEST(has(html, "<strong>2.00 times</strong> as fast in tokens a second"));
   BOOST_TEST(has(html, "<td>does not fit alone</td>"));
   BOOST_TEST(has(html, "<td>speed not priced, tight alone</td>"));
+}
+
+// What a device lacks for the command, and for it with each change alone.
+BOOST_AUTO_TEST_CASE(a_command_that_does_not_fit_is_told_what_is_missing) {
+  PlanPage page = sample_plan();
+  const std::string fitting = render_plan(page);
+  BOOST_TEST(!has(fitting, "of a device's memory are missing"));
+  BOOST_TEST(!has(fitting, "fits alone"));
+  PlanAgainst& theirs = *page.against;
+  theirs.verdict = "oom";
+  theirs.missing_bytes = 5 * kGiB;
+  theirs.order = "No change alone makes yours <fit>.";
+  theirs.changes[0].verdict = "oom";
+  theirs.changes[0].missing_bytes = 2 * kGiB;
+  theirs.changes[1].verdict = "fits";
+  theirs.changes[1].missing_bytes = -kGiB;
+  const std::string html = render_plan(page);
+  BOOST_TEST(has(html, "<strong>5.00 GiB</strong> of a device's memory are missing"));
+  BOOST_TEST(has(html, "<td>does not fit alone: 2.00 GiB missing</td>"));
+  BOOST_TEST(has(html, "<td>speed not priced, fits alone</td>"));
+  BOOST_TEST(has(html, "No change alone makes yours &lt;fit&gt;."));
+  BOOST_TEST(has(html, "<li>known, but not priced: --seed</li>"));
+}
+
+BOOST_AUTO_TEST_CASE(other_batches_are_a_table) {
+  PlanPage page = sample_plan();
+  const std::string html = render_plan(page);
+  // 512 sequences of 4096 tokens.
+  BOOST_TEST(has(html,
+                 "<tr><td class=\"num\" data-value=\"512\">512</td><td class=\"num\" "
+                 "data-value=\"2097152\">2.10M</td>"));
+  BOOST_TEST(has(html, "<tr class=\"winner\"><td class=\"num\" data-value=\"1024\">1024</td>"));
+  BOOST_TEST(has(html, "<td>planned for</td>"));
+  BOOST_TEST(has(html, "within 2 % of the fastest of these is 512: --gbs 512 plans for it."));
+  page.smallest_good_batch = 1024;
+  BOOST_TEST(has(render_plan(page), "of these is 1024, which is planned for."));
+  // One that is given leaves nothing to tell.
+  page.batches.clear();
+  page.smallest_good_batch = 0;
+  BOOST_TEST(!has(render_plan(page), "<section id=\"batches\""));
 }
 
 BOOST_AUTO_TEST_CASE(a_thinned_step_says_so) {

@@ -71,11 +71,15 @@ inline reports::PlanPage sample_plan(const std::string& text = "") {
   played.num_records = 8;
   played.num_micro_batches = 4;
   played.left_out = {text + "FSDP"};
+  page.batches = {{512, 1.01e9, 1222}, {1024, 2e9, 1234}};
+  page.smallest_good_batch = 512;
   page.against = reports::PlanAgainst{text + "tp 4",    text + "none",  row.step_ns, row.tflops,
                                       row.tokens_per_s, row.peak_bytes, "fits",      {}};
   page.against->changes = {{{text + "ep", "1", "8"}, 0.25, -3 * kGiB, ""},
                            {{text + "cross_entropy", "te", "native"}, {}, kGiB, ""},
                            {{text + "vpp", "1", "2"}, {}, {}, text + "vpp_needs_pp"}};
+  page.against->order = text + "Each change alone:";
+  page.against->notes = {text + "known, but not priced: --seed"};
   page.thumbs = {{text + "Two replicas.", false, 0.125}};
   page.helps = {{{text + "precision", "bf16", "mxfp8"}, 0.4, kGiB, ""}};
   return page;

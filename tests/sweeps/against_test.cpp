@@ -2,12 +2,14 @@
 // that each change is told with whether it fits.
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "kernels/base/units.h"
 #include "tests/sweeps/cli_fixture.h"
 
 namespace moetune::sweeps {
@@ -189,6 +191,25 @@ BOOST_FIXTURE_TEST_CASE(what_makes_a_command_fit_is_in_front, Cli) {
   BOOST_TEST(remedied["changes"][0]["knob"] == "recompute", remedied["changes"].dump());
   BOOST_TEST(remedied["changes"][0]["verdict"] == "fits");
   check_order(remedied);
+  // The page says the same.
+  const std::string path = folder.file("plan.html");
+  std::vector<std::string> with_page = words;
+  with_page.insert(with_page.end(), {"--fix", "recompute=full", "--report", path});
+  BOOST_TEST_REQUIRE(run(with_page).code == 0);
+  const std::string page = tests::read_text(path);
+  BOOST_TEST(says(page, "<strong>" + base::format_bytes(remedied["missing_bytes"].get<int64_t>()) +
+                            "</strong> of a device's memory are missing."));
+  BOOST_TEST(says(page, "Each change alone, those that make yours fit in front:"));
+  BOOST_TEST(says(page, "<td>fits alone</td>"));
+  for (const json& change : remedied["changes"]) {
+    if (change["verdict"] != "oom") continue;
+    // Of what is needed more, 2 % come on top for fragments.
+    const double missing =
+        remedied["missing_bytes"].get<double>() + 1.02 * change["more_bytes"].get<double>();
+    BOOST_TEST(
+        says(page, "does not fit alone: " + base::format_bytes(std::llround(missing)) + " missing"),
+        change.dump());
+  }
   const std::string text = plan_with("recompute=full", false);
   BOOST_TEST(says(text, " of a device's memory are missing\n"), text);
   BOOST_TEST(says(text, "those that make yours fit in front:\n  recompute none -> full: "), text);

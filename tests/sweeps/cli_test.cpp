@@ -127,6 +127,23 @@ BOOST_AUTO_TEST_CASE(what_a_gpu_tells_is_shown) {
   BOOST_TEST(json::parse(shown.out).at("texts").at("device_memory") == json::parse(account));
 }
 
+// Columns are left out in their order, so that those that stay are whole; sentences are wrapped.
+BOOST_AUTO_TEST_CASE(tables_of_a_trial_fit_a_terminal) {
+  BOOST_REQUIRE(run({"trial", spec, "--db", db, "--quiet"}).code == 0);
+  const auto store = store::Store::open_read_only(db);
+  const auto header_at = [&](std::optional<size_t> width) {
+    const std::string text = trial_details_text(store, store.get_trial("1"), width);
+    const size_t start = text.find("\n  attempt");
+    BOOST_TEST_REQUIRE(start != std::string::npos, text);
+    return text.substr(start + 1, text.find('\n', start + 1) - start - 1);
+  };
+  BOOST_TEST(header_at(std::nullopt).find("  when") != std::string::npos);
+  const std::string narrow = header_at(72);
+  BOOST_TEST(narrow.find("  when") == std::string::npos, narrow);
+  BOOST_TEST(narrow.find("  step  ") != std::string::npos, narrow);
+  BOOST_TEST(narrow.ends_with("  environment"), narrow);
+}
+
 BOOST_AUTO_TEST_CASE(an_account_of_memory_that_cannot_be_read_is_no_reason_to_fail) {
   int id = 0;
   for (const std::string& broken :

@@ -154,9 +154,9 @@ BOOST_AUTO_TEST_CASE(runs_behind_the_rates_are_counted) {
   using spec::PrecisionRecipe;
   Calibration fitted = default_calibration();
   fitted.basis = "6 measured runs";
-  fitted.cases = {{{"hardware", "h100-80g"}, {"precision", "bf16"}, {"num_runs", 2}},
-                  {{"hardware", "h100-80g"}, {"precision", "bf16"}, {"num_runs", 3}},
-                  {{"hardware", "h100-80g"}, {"precision", "mxfp8"}, {"num_runs", 1}}};
+  fitted.cases = {{{"h100-80g", "bf16", "natural", "2026-H1"}, 2},
+                  {{"h100-80g", "bf16", "dense", "2026-H1"}, 3},
+                  {{"h100-80g", "mxfp8", "natural", "2026-H1"}, 1}};
   BOOST_TEST_REQUIRE(!fitted.fitted.empty());
   const auto hopper = machine_of("h100-80g", 16);
   const auto other = machine_of("mi300x", 8);
@@ -167,7 +167,7 @@ BOOST_AUTO_TEST_CASE(runs_behind_the_rates_are_counted) {
   BOOST_TEST(rates_text(fitted, *other, PrecisionRecipe::bf16) ==
              "6 measured runs, of them on " + other->name + " in bf16: 0");
   // A probe tells no cases; nothing fitted is no run.
-  fitted.cases = nullptr;
+  fitted.cases.reset();
   BOOST_TEST(!num_runs_behind(fitted, *other, PrecisionRecipe::bf16).has_value());
   BOOST_TEST(rates_text(fitted, *other, PrecisionRecipe::bf16) == "6 measured runs");
   fitted.fitted.clear();

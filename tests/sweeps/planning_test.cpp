@@ -1,5 +1,7 @@
 // Rows of measured runs and the commands that price them: accuracy on published rows, hostile rows,
 // plan, estimate, import, export and calibrate as people type them.
+#include <fmt/format.h>
+
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
@@ -215,10 +217,13 @@ BOOST_FIXTURE_TEST_CASE(plan_finds_plans_and_says_why, Cli) {
 
 // Other batches are priced with the first plan's layout. The answer is for the usual one.
 BOOST_FIXTURE_TEST_CASE(a_plan_without_a_batch_looks_at_several, Cli) {
-  const Answer answer = run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus",
-                             "16", "--fix", "pp=1", "--fix", "tp=1", "--format", "json"});
+  const std::string path = folder.file("plan.html");
+  const Answer answer =
+      run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16", "--fix",
+           "pp=1", "--fix", "tp=1", "--report", path, "--format", "json"});
   BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
   const json document = json::parse(answer.out);
+  const std::string page = tests::read_text(path);
   tests::check_printed("plan", {document}, is_of_batches);
   const json& first = document["plans"][0];
   const int64_t unit =
@@ -232,6 +237,8 @@ BOOST_FIXTURE_TEST_CASE(a_plan_without_a_batch_looks_at_several, Cli) {
     BOOST_TEST(batch["tokens"] == size * 4096);
     // The larger the batch, the less the update costs.
     BOOST_TEST(speed > most);
+    BOOST_TEST(page.find(fmt::format("data-value=\"{}\">{}</td>", size, size)) !=
+               std::string::npos);
     most = std::max(most, speed);
     if (batch["is_planned"] == false) continue;
     ++num_planned;
@@ -248,6 +255,9 @@ BOOST_FIXTURE_TEST_CASE(a_plan_without_a_batch_looks_at_several, Cli) {
   }
   BOOST_TEST_REQUIRE(smallest != nullptr);
   BOOST_TEST(document["smallest_good_batch"] == (*smallest)["global_batch_size"]);
+  BOOST_TEST(page.find(fmt::format("within 2 % of the fastest of these is {}",
+                                   (*smallest)["global_batch_size"].get<int64_t>())) !=
+             std::string::npos);
 }
 
 /// The data of a chart in a page.
@@ -295,6 +305,7 @@ BOOST_FIXTURE_TEST_CASE(the_report_of_a_plan_says_what_its_json_says, Cli) {
   BOOST_TEST(std::abs(worst - first["peak_allocated_bytes"].get<int64_t>()) < 10);
   tests::check_printed("plan", {document}, is_of_played);
   BOOST_TEST(!document.contains("batches"));  // one is given
+  BOOST_TEST(page.find("<section id=\"batches\"") == std::string::npos);
   BOOST_TEST(chart_of(page, "timeline")["step"] == document["played"]["step_time_ns"]);
   BOOST_TEST(chart_of(page, "budget")["trials"][0]["step"] == document["played"]["step_time_ns"]);
   BOOST_TEST(!json::parse(tests::read_text(trace))["traceEvents"].empty());

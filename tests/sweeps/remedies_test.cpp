@@ -6,6 +6,7 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <initializer_list>
 #include <set>
 
 #include "sweeps/planning/machines.h"
@@ -117,7 +118,7 @@ BOOST_AUTO_TEST_CASE(a_rule_that_names_a_setting_asks_for_it) {
     BOOST_TEST(found[0].rule == "sequence_parallel_with_experts");
     BOOST_TEST(found[0].flags == std::vector<std::string>{"--sequence-parallel"},
                boost::test_tools::per_element());
-    BOOST_TEST(found[0].saves_no_time);
+    BOOST_TEST(found[0].is_for_failure);
   }
   const auto asks_for = [](const char* sentence, const char* flag) {
     const std::vector<Remedy> found = remedies_of_rule(sentence, RunToMend{});
@@ -437,6 +438,31 @@ BOOST_AUTO_TEST_CASE(an_offload_that_nobody_states_is_turned_off_first) {
   BOOST_TEST((find(remedies_of(wall, run), "no_offload") == nullptr));
 }
 
+// Memory is left for what is computed a second time, whatever holds the run back. Nothing has to be
+// freed for that.
+BOOST_AUTO_TEST_CASE(recomputation_that_memory_does_not_ask_for_is_turned_off) {
+  FoundWall wall = wall_of("compute", "FLOPs", 0.9);
+  const auto has_remedy = [&](const RunToMend& run, const char* rule) {
+    return find(remedies_of(wall, run), rule) != nullptr;
+  };
+  BOOST_TEST(!has_remedy(run_of(kMendedCommand), "no_recomputation"));
+  wall.needless_recompute_ratio = 0.25;
+  const auto found = remedies_of(wall, run_of(kMendedCommand));
+  const Remedy* none = find(found, "no_recomputation");
+  BOOST_TEST_REQUIRE(none != nullptr);
+  BOOST_TEST(none->ceiling_ratio == 0.25);
+  BOOST_TEST(!none->is_of_wall);
+  const std::string flag = "without --recompute-granularity";
+  BOOST_TEST((std::ranges::find(none->flags, flag) != none->flags.end()));
+  BOOST_TEST((find(found, "selective_recomputation") != nullptr));
+  BOOST_TEST((find(found, "narrow_moments") == nullptr));
+  // Where no command is known, the default of the framework says nothing of it.
+  RunToMend unknown;
+  BOOST_TEST(!has_remedy(unknown, "no_recomputation"));
+  unknown.has_unsaid_recompute = true;
+  BOOST_TEST(has_remedy(unknown, "no_recomputation"));
+}
+
 // It has no recipe with blocks, but one with a scale for each tensor.
 BOOST_AUTO_TEST_CASE(products_in_fp8_have_torchtitans_words) {
   RunToMend run;
@@ -464,6 +490,98 @@ BOOST_AUTO_TEST_CASE(a_dense_model_is_not_told_of_experts) {
               nullptr));
 }
 
+struct ClassRatio {
+  profiler::KernelClass id;
+  double ratio;
+};
+
+void set_ratios(profiler::KernelCosts::Ratios& ratios, std::initializer_list<ClassRatio> rows) {
+  ratios = {};
+  for (const ClassRatio& row : rows) ratios[static_cast<size_t>(row.id)] = row.ratio;
+}
+
+bool has_ceiling(const std::vector<Remedy>& remedies, std::string_view rule, double expected) {
+  const Remedy* remedy = find(remedies, rule);
+  return remedy != nullptr && std::abs(remedy->ceiling_ratio - expected) < 1e-9;
+}
+
+// Of 60 % that compute, products take 40, kernels by element 12, sorting of rows 5, attention 3.
+BOOST_AUTO_TEST_CASE(a_remedy_of_compute_saves_no_more_than_its_kernels_run) {
+  using profiler::KernelClass;
+  RunToMend run = run_of(kMendedCommand);
+  run.config->knobs.fused_activation = false;
+  FoundWall wall = wall_of("compute", "", 0.6);
+  const auto plain = remedies_of(wall, run);
+  BOOST_TEST(has_ceiling(plain, "products_in_fp8", 0.3));  // nobody knows the kernels
+  BOOST_TEST(has_ceiling(plain, "fused_activations", 0.6));
+  set_ratios(wall.kernels.run, {{KernelClass::gemm, 0.3},
+                                {KernelClass::grouped_gemm, 0.1},
+                                {KernelClass::elementwise, 0.12},
+                                {KernelClass::moe_routing, 0.05},
+                                {KernelClass::attention, 0.03}});
+  const auto found = remedies_of(wall, run);
+  BOOST_TEST(has_ceiling(found, "larger_products", 0.6));  // all kernels have more rows
+  BOOST_TEST(has_ceiling(found, "whole_experts", 0.4));
+  BOOST_TEST(has_ceiling(found, "products_in_fp8", 0.2));  // half of 40 %
+  BOOST_TEST(has_ceiling(found, "fused_rows", 0.17));
+  BOOST_TEST(has_ceiling(found, "fused_activations", 0.12));
+  for (size_t i = 1; i < found.size(); ++i) {
+    if (found[i - 1].refused.empty() != found[i].refused.empty()) continue;
+    BOOST_TEST(found[i - 1].ceiling_ratio >= found[i].ceiling_ratio);
+  }
+  // Of ranks that wait for one another, the step has more of it than any single one.
+  wall.ceilings["compute"] = 0.9;
+  const auto waiting = remedies_of(wall, run);
+  BOOST_TEST(has_ceiling(waiting, "products_in_fp8", 0.3));
+  BOOST_TEST(has_ceiling(waiting, "fused_activations", 0.18));
+  // What bandwidth costs is no more than that: whichever is less counts.
+  wall.ceilings["compute"] = 0.6;
+  wall.cause_ceilings = {{"FLOPs", 0.36}, {"bandwidth", 0.04}, {"occupancy", 0.2}};
+  const auto split = remedies_of(wall, run);
+  BOOST_TEST(has_ceiling(split, "products_in_fp8", 0.18));
+  BOOST_TEST(has_ceiling(split, "fused_activations", 0.04));
+  // What is not there has no remedy, kernels that may be anything have each.
+  wall.cause_ceilings.clear();
+  set_ratios(wall.kernels.run, {{KernelClass::gemm, 0.6}});
+  BOOST_TEST((find(remedies_of(wall, run), "fused_activations") == nullptr));
+  set_ratios(wall.kernels.run, {{KernelClass::gemm, 0.5}, {KernelClass::other, 0.1}});
+  const auto unsure = remedies_of(wall, run);
+  BOOST_TEST(has_ceiling(unsure, "fused_activations", 0.1));
+  BOOST_TEST(has_ceiling(unsure, "products_in_fp8", 0.3));
+}
+
+// The host is busy all the time: with sorting of rows 4 %, by element 6 %, with products 40 %.
+BOOST_AUTO_TEST_CASE(a_remedy_of_launches_saves_no_more_than_its_kernels_take) {
+  using profiler::KernelClass;
+  RunToMend run = run_of(kMendedCommand);
+  run.config->knobs.moe_grouped_gemm = false;
+  FoundWall wall = wall_of("host", "launch", 0.3);
+  wall.cause_ceilings = {{"launch", 0.3}};
+  set_ratios(wall.kernels.launch, {{KernelClass::gemm, 0.4},
+                                   {KernelClass::elementwise, 0.06},
+                                   {KernelClass::moe_routing, 0.04},
+                                   {KernelClass::norm, 0.5}});
+  set_ratios(wall.kernels.run, {{KernelClass::moe_routing, 0.01}});
+  const auto found = remedies_of(wall, run);
+  BOOST_TEST(has_ceiling(found, "graphs_of_static_parts", 0.3));
+  BOOST_TEST(has_ceiling(found, "grouped_products", 0.3));
+  BOOST_TEST(has_ceiling(found, "fused_permutation", 0.1));
+}
+
+// Three remedies of the pipeline would fit; the table has those against a bubble first.
+BOOST_AUTO_TEST_CASE(of_other_walls_the_remedies_that_save_most_are_told) {
+  FoundWall wall = wall_of("communication", "transfer", 0.3);
+  wall.ceilings.emplace("pipeline", 0.2);
+  wall.cause_ceilings = {{"transfer", 0.3}, {"bubble", 0.06}, {"uneven stage", 0.15}};
+  const auto found = remedies_of(wall, run_of(kMendedCommand));
+  BOOST_TEST(has_ceiling(found, "fewer_layers_at_the_ends", 0.15));
+  const auto is_of_bubble = [](const Remedy& remedy) {
+    return remedy.rule == "more_virtual_stages" || remedy.rule == "more_micro_batches" ||
+           remedy.rule == "fewer_stages";
+  };
+  BOOST_TEST(std::ranges::count_if(found, is_of_bubble) == 1);
+}
+
 // In each dialect that can say it; a row that nobody can be told is dead.
 BOOST_AUTO_TEST_CASE(every_row_is_proposed_to_some_run) {
   std::set<std::string> proposed;
@@ -481,6 +599,7 @@ BOOST_AUTO_TEST_CASE(every_row_is_proposed_to_some_run) {
   plain.config->knobs.moe_grouped_gemm = false;
   plain.config->knobs.recompute = {};
   plain.config->knobs.fused_activation = false;
+  plain.config->knobs.fused_attention = false;
   plain.config->knobs.cross_entropy = spec::CrossEntropy::unfused;
   plain.config->knobs.distributed_optimizer = false;
   for (const char* label : {"host", "compute", "memory"}) {

@@ -455,17 +455,64 @@ BOOST_AUTO_TEST_CASE(adapters_have_a_rank) {
   row.erase("lora_rank");
   row["task"] = "lora";
   const PublishedRow silent = read(row);
-  BOOST_TEST(silent.run.lora_rank == 32);
+  BOOST_TEST(silent.run.knobs.lora_rank == 32);
   BOOST_TEST(is_told(silent, "lora_rank 32: the row does not say"), json(silent.assumed).dump());
   BOOST_TEST(is_told(silent, "one for all experts of a rank"), json(silent.assumed).dump());
   row["other_knobs"]["lora-rank"] = "4";
-  BOOST_TEST(read(row).run.lora_rank == 4);
+  BOOST_TEST(read(row).run.knobs.lora_rank == 4);
   row["peft"] = {{"dim", 8}};
-  BOOST_TEST(read(row).run.lora_rank == 8);
+  BOOST_TEST(read(row).run.knobs.lora_rank == 8);
   row["lora_rank"] = 16;
   const PublishedRow stated = read(row);
-  BOOST_TEST(stated.run.lora_rank == 16);
+  BOOST_TEST(stated.run.knobs.lora_rank == 16);
   BOOST_TEST(!is_told(stated, "lora_rank"), json(stated.assumed).dump());
+}
+
+// What recipes of Megatron-Bridge have, whatever the model.
+BOOST_AUTO_TEST_CASE(recipes_keep_weights_in_8_bits) {
+  const auto is_narrow = [](const char* precision, const auto& change) {
+    json row = first_row();
+    row["precision"] = precision;
+    change(row);
+    const PublishedRow result = read(row);
+    BOOST_TEST_REQUIRE(result.reason.empty(), result.reason);
+    const bool is_on = result.run.knobs.fp8_param_gather;
+    const bool is_stated = row["other_knobs"].contains("fp8_param_gather");
+    BOOST_TEST(is_told(result, "fp8_param_gather (recipe of the release)") == (is_on && !is_stated),
+               json(result.assumed).dump());
+    return is_on;
+  };
+  const auto as_it_is = [](json&) {};
+  for (const char* precision : {"mxfp8", "fp8-current-scaling", "fp8-delayed"}) {
+    BOOST_TEST(is_narrow(precision, as_it_is), precision);
+  }
+  for (const char* precision : {"bf16", "fp8-blockwise", "nvfp4"}) {
+    BOOST_TEST(!is_narrow(precision, as_it_is), precision);
+  }
+  BOOST_TEST(
+      !is_narrow("mxfp8", [](json& row) { row["other_knobs"]["fp8_param_gather"] = false; }));
+  BOOST_TEST(!is_narrow("mxfp8", [](json& row) { row["optimizer"]["type"] = "muon"; }));
+  BOOST_TEST(!is_narrow("mxfp8", [](json& row) { row["optimizer"]["distributed"] = false; }));
+  BOOST_TEST(!is_narrow("mxfp8", [](json& row) { row["software"]["name"] = "Megatron-LM"; }));
+}
+
+BOOST_AUTO_TEST_CASE(recipes_for_finetuning_have_narrow_gradients) {
+  const auto gradients_of = [](const char* task, const auto& change) {
+    json row = first_row();
+    row["task"] = task;
+    change(row);
+    const PublishedRow result = read(row);
+    BOOST_TEST_REQUIRE(result.reason.empty(), result.reason);
+    return result.run.knobs.main_grads;
+  };
+  const auto as_it_is = [](json&) {};
+  const auto is_wide = [](json& row) { row["optimizer"]["main_grads_dtype"] = "fp32"; };
+  const auto is_of_megatron = [](json& row) { row["software"]["name"] = "Megatron-LM"; };
+  BOOST_TEST((gradients_of("sft", as_it_is) == spec::StateType::bf16));
+  BOOST_TEST((gradients_of("lora", as_it_is) == spec::StateType::bf16));
+  BOOST_TEST((gradients_of("pretrain", as_it_is) == spec::StateType::fp32));
+  BOOST_TEST((gradients_of("sft", is_wide) == spec::StateType::fp32));
+  BOOST_TEST((gradients_of("sft", is_of_megatron) == spec::StateType::fp32));
 }
 
 BOOST_AUTO_TEST_CASE(values_of_other_types_are_read) {

@@ -2,6 +2,7 @@
 // ranks, the durations of one rank, the routing, or as instructions into the programs.
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 #include "engine/plan/compile.h"
 #include "engine/plan/player.h"
 #include "kernels/base/error.h"
+#include "profiler/analysis/intervals.h"
 #include "tests/tuner/faulty_steps.h"
 
 namespace moetune::tuner::testing {
@@ -47,8 +49,13 @@ constexpr const char* kModel = R"({"model_type": "qwen3_moe", "vocab_size": 1024
   "moe_intermediate_size": 4096, "norm_topk_prob": true})";
 constexpr int64_t kMicroBatches = 4;         ///< without a pipeline
 constexpr int64_t kMicroBatchesAStage = 12;  ///< so that the bubble is none to speak of
-/// Links are so much slower where collectives shall be beside work for long.
-constexpr double kLongCollectives = 30;
+/// Links may be so much slower where collectives shall be beside work for long; tried in steps.
+constexpr double kLongestCollectives = 300;
+constexpr double kLongerCollectives = 1.2;
+/// Then no larger part of a step is spent on collectives with nothing beside them.
+constexpr double kMostExposed = 0.08;
+/// What work keeps of the device, however many collectives are beside it.
+constexpr double kLeastSpeed = 0.25;
 /// So short that the host, which is fast, always waits for room in it.
 constexpr int kLaunchQueue = 64;
 /// Marks of inserted instructions, in their chunk.
@@ -147,7 +154,8 @@ struct Setup {
   [[nodiscard]] bool has(Fault fault) const { return strengths.contains(fault); }
 };
 
-Setup setup_of(const FaultyCase& faulty) {
+/// `longer`: times that collectives take, of the same bytes.
+Setup setup_of(const FaultyCase& faulty, double longer) {
   Setup setup;
   for (const StrongFault& one : faulty.faults) setup.strengths[one.fault] = one.strength;
   spec::TrialSpec& trial = setup.trial;
@@ -164,14 +172,14 @@ Setup setup_of(const FaultyCase& faulty) {
                             : pp > 1                               ? kMicroBatchesAStage * pp
                                                                    : kMicroBatches;
   trial.training.global_batch_size = setup.num_micro_batches * trial.knobs.data_parallel_size;
-  const double slow = setup.strength(Fault::slow_links) *
-                      (setup.has(Fault::held_multiprocessors) ? kLongCollectives : 1);
+  const double slow = setup.strength(Fault::slow_links) * longer;
+  // Nothing is gathered behind the sums of gradients, which would cost more than what they take.
+  if (setup.has(Fault::held_multiprocessors)) trial.knobs.use_distributed_optimizer = false;
   trial.hardware.intra_node.bytes_per_s /= slow;
   trial.hardware.inter_node.bytes_per_s /= slow;
   trial.hardware.memory_bytes_per_s /= setup.strength(Fault::slow_memory);
   trial.hardware.launch_ns = std::llround(500 * setup.strength(Fault::launches));
   trial.hardware.sync_ns = std::llround(500 * setup.strength(Fault::syncs));
-  trial.hardware.comm_sm_ratio = 1 - 1 / setup.strength(Fault::held_multiprocessors);
   if (setup.has(Fault::capped_memory)) {
     spec::set_knob(trial.knobs, *spec::find_knob("recompute"), "full");
   }
@@ -248,6 +256,136 @@ void finish_records(std::vector<profiler::StepTrace>& traces, const FaultyCase& 
   }
 }
 
+/// How long an operation takes that takes `work_ns` alone: each collective beside it holds the part
+/// `held` of the multiprocessors while it is there, and waits for other ranks on them, too.
+double slowed_ns(double work_ns, int64_t start_ns,
+                 const std::vector<profiler::Interval>& collectives, double held) {
+  auto now_ns = static_cast<double>(start_ns);
+  while (true) {
+    int num_beside = 0;
+    double until_ns = std::numeric_limits<double>::infinity();
+    for (const profiler::Interval& one : collectives) {
+      const auto begin_ns = static_cast<double>(one.start_ns);
+      const auto end_ns = static_cast<double>(one.end_ns);
+      if (begin_ns > now_ns) {
+        until_ns = std::min(until_ns, begin_ns);
+      } else if (end_ns > now_ns) {
+        until_ns = std::min(until_ns, end_ns);
+        ++num_beside;
+      }
+    }
+    const double speed = std::max(kLeastSpeed, 1 - held * num_beside);
+    if (now_ns + work_ns / speed <= until_ns) {
+      return now_ns + work_ns / speed - static_cast<double>(start_ns);
+    }
+    work_ns -= (until_ns - now_ns) * speed;
+    now_ns = until_ns;
+  }
+}
+
+FaultyStep play_with(const FaultyCase& faulty, double longer) {
+  const Setup setup = setup_of(faulty, longer);
+  const spec::HardwareSpec& hardware = setup.trial.hardware;
+  std::vector<plan::StepProgram> programs;
+  std::vector<SkewedBindings> bindings;
+  std::vector<plan::PlayedRank> ranks;
+  for (int rank = 0; rank < setup.num_ranks; ++rank) {
+    programs.push_back(plan::compile(setup.trial, rank));
+    put_into(programs.back(), setup);
+    bindings.emplace_back(setup.trial, rank, setup.strength(Fault::uneven_experts));
+  }
+  for (size_t i = 0; i < programs.size(); ++i) ranks.push_back({&programs[i], &bindings[i]});
+
+  std::vector<std::mt19937_64> random;
+  for (int rank = 0; rank < setup.num_ranks; ++rank) {
+    random.emplace_back(faulty.seed * 1'000'003 + static_cast<uint64_t>(rank));
+  }
+  std::normal_distribution<double> normal(0, 1);
+  std::vector<std::vector<profiler::Interval>> collectives(programs.size());  // by rank, so far
+  const auto duration_of = [&](const plan::Position& at, const Instr& instr,
+                               const plan::OpCost& cost) {
+    const double noise =
+        std::exp(faulty.noise_ratio * normal(random[static_cast<size_t>(at.rank)]));
+    const auto inserted_ns = [&](Fault fault) {
+      return std::llround(kInsertedNs * (setup.strength(fault) - 1) * noise);
+    };
+    if (instr.chunk == kAllocate) return inserted_ns(Fault::allocator);
+    if (instr.chunk == kLoad) return inserted_ns(Fault::loader);
+    if (instr.chunk == kStall) return inserted_ns(Fault::stall);
+    if (instr.chunk == kOffload) return inserted_ns(Fault::offload);
+    if (instr.verb == Verb::host) return std::llround(500 * noise);
+    auto ns = static_cast<double>(plan::roofline_ns(hardware, instr.op, cost));
+    ns *= noise * setup.strength(Fault::small_work);
+    if (at.rank == setup.faulty_rank) ns *= setup.strength(Fault::slow_rank);
+    const double held = 1 - 1 / setup.strength(Fault::held_multiprocessors);
+    if (held > 0) ns = slowed_ns(ns, at.start_ns, collectives[static_cast<size_t>(at.rank)], held);
+    return std::llround(ns);
+  };
+  plan::PlayOptions options;
+  options.level = profiler::TraceLevel::ops;
+  options.launch_queue = faulty_layouts()[faulty.layout].launch_queue;
+  options.transfer_of = [&](const std::vector<int>& members, int64_t ns) {
+    const bool is_slow = std::ranges::find(members, setup.faulty_rank) != members.end();
+    return is_slow ? std::llround(static_cast<double>(ns) * setup.strength(Fault::one_ranks_link))
+                   : ns;
+  };
+  // What a rank launched before a collective has ended when that begins: it sums its gradients.
+  options.sees_collective = [&](int rank, int64_t start_ns, int64_t end_ns) {
+    collectives[static_cast<size_t>(rank)].push_back({start_ns, end_ns});
+  };
+  plan::PlayResult played = plan::play(hardware, ranks, duration_of, options);
+
+  FaultyStep step;
+  step.step_ns = played.step_ns;
+  step.traces = std::move(played.traces);
+  finish_records(step.traces, faulty, setup);
+  step.communicators = plan::group_instances(plan::layout_of(setup.trial.knobs));
+  step.facts.peak_flops_per_s = hardware.peak_flops_per_s;
+  step.facts.memory_bytes_per_s = hardware.memory_bytes_per_s;
+  step.facts.memory.capacity_bytes = 1000;
+  step.facts.memory.peak_bytes = setup.has(Fault::capped_memory) ? 950 : 500;
+  step.num_micro_batches = setup.num_micro_batches;
+  // The first stage has more layers than any other.
+  const bool is_first = faulty.faults.size() == 1 && setup.has(Fault::uneven_stages);
+  step.faulty_rank = is_first ? 0 : setup.faulty_rank;
+  return step;
+}
+
+/// Shares of a step of rank 0 in which collectives run beside work, and alone.
+std::pair<double, double> collectives_of(const FaultyStep& step) {
+  std::vector<profiler::Interval> collectives;
+  std::vector<profiler::Interval> work;
+  for (const profiler::TraceRecord& record : step.traces.front().records) {
+    if (record.kind == profiler::RecordKind::collective) {
+      collectives.push_back({record.start_ns, record.end_ns});
+    } else if (record.kind == profiler::RecordKind::kernel) {
+      work.push_back({record.start_ns, record.end_ns});
+    }
+  }
+  const profiler::IntervalSet all(std::move(collectives));
+  const profiler::IntervalSet beside = intersect(all, profiler::IntervalSet(std::move(work)));
+  const auto step_ns = static_cast<double>(step.step_ns);
+  return {static_cast<double>(beside.total_ns()) / step_ns,
+          static_cast<double>(all.total_ns() - beside.total_ns()) / step_ns};
+}
+
+/// How much longer collectives have to take so that they are beside work for most of a step, and
+/// cost little by themselves: else transfers are what holds the step back.
+double long_collectives(size_t layout) {
+  static std::map<size_t, double> found;
+  const auto [at, is_new] = found.try_emplace(layout, 1);
+  if (!is_new) return at->second;
+  double most = 0;
+  for (double longer = 1; longer < kLongestCollectives; longer *= kLongerCollectives) {
+    const auto [beside, exposed] =
+        collectives_of(play_with({layout, {{Fault::held_multiprocessors, 1}}, 1, 0}, longer));
+    if (exposed > kMostExposed || beside <= most) continue;
+    most = beside;
+    at->second = longer;
+  }
+  return at->second;
+}
+
 /// The case without its faults.
 double healthy_time(FaultyCase healthy) {
   std::erase_if(healthy.faults, [](StrongFault& fault) {
@@ -320,65 +458,10 @@ bool is_possible(size_t layout, Fault fault) {
 }
 
 FaultyStep play_faulty(const FaultyCase& faulty) {
-  const Setup setup = setup_of(faulty);
-  const spec::HardwareSpec& hardware = setup.trial.hardware;
-  std::vector<plan::StepProgram> programs;
-  std::vector<SkewedBindings> bindings;
-  std::vector<plan::PlayedRank> ranks;
-  for (int rank = 0; rank < setup.num_ranks; ++rank) {
-    programs.push_back(plan::compile(setup.trial, rank));
-    put_into(programs.back(), setup);
-    bindings.emplace_back(setup.trial, rank, setup.strength(Fault::uneven_experts));
-  }
-  for (size_t i = 0; i < programs.size(); ++i) ranks.push_back({&programs[i], &bindings[i]});
-
-  std::vector<std::mt19937_64> random;
-  for (int rank = 0; rank < setup.num_ranks; ++rank) {
-    random.emplace_back(faulty.seed * 1'000'003 + static_cast<uint64_t>(rank));
-  }
-  std::normal_distribution<double> normal(0, 1);
-  const auto duration_of = [&](const plan::Position& at, const Instr& instr,
-                               const plan::OpCost& cost) {
-    const double noise =
-        std::exp(faulty.noise_ratio * normal(random[static_cast<size_t>(at.rank)]));
-    const auto inserted_ns = [&](Fault fault) {
-      return std::llround(kInsertedNs * (setup.strength(fault) - 1) * noise);
-    };
-    if (instr.chunk == kAllocate) return inserted_ns(Fault::allocator);
-    if (instr.chunk == kLoad) return inserted_ns(Fault::loader);
-    if (instr.chunk == kStall) return inserted_ns(Fault::stall);
-    if (instr.chunk == kOffload) return inserted_ns(Fault::offload);
-    if (instr.verb == Verb::host) return std::llround(500 * noise);
-    double ns = static_cast<double>(
-        plan::slowed_ns(hardware, plan::roofline_ns(hardware, instr.op, cost), at.num_collectives));
-    ns *= noise * setup.strength(Fault::small_work);
-    if (at.rank == setup.faulty_rank) ns *= setup.strength(Fault::slow_rank);
-    return std::llround(ns);
-  };
-  plan::PlayOptions options;
-  options.level = profiler::TraceLevel::ops;
-  options.launch_queue = faulty_layouts()[faulty.layout].launch_queue;
-  options.transfer_of = [&](const std::vector<int>& members, int64_t ns) {
-    const bool is_slow = std::ranges::find(members, setup.faulty_rank) != members.end();
-    return is_slow ? std::llround(static_cast<double>(ns) * setup.strength(Fault::one_ranks_link))
-                   : ns;
-  };
-  plan::PlayResult played = plan::play(hardware, ranks, duration_of, options);
-
-  FaultyStep step;
-  step.step_ns = played.step_ns;
-  step.traces = std::move(played.traces);
-  finish_records(step.traces, faulty, setup);
-  step.communicators = plan::group_instances(plan::layout_of(setup.trial.knobs));
-  step.facts.peak_flops_per_s = hardware.peak_flops_per_s;
-  step.facts.memory_bytes_per_s = hardware.memory_bytes_per_s;
-  step.facts.memory.capacity_bytes = 1000;
-  step.facts.memory.peak_bytes = setup.has(Fault::capped_memory) ? 950 : 500;
-  step.num_micro_batches = setup.num_micro_batches;
-  // The first stage has more layers than any other.
-  const bool is_first = faulty.faults.size() == 1 && setup.has(Fault::uneven_stages);
-  step.faulty_rank = is_first ? 0 : setup.faulty_rank;
-  return step;
+  const bool holds = std::ranges::any_of(faulty.faults, [](const StrongFault& fault) {
+    return fault.fault == Fault::held_multiprocessors;
+  });
+  return play_with(faulty, holds ? long_collectives(faulty.layout) : 1);
 }
 
 double removal_gain(const FaultyCase& faulty) {

@@ -40,6 +40,31 @@ BOOST_AUTO_TEST_CASE(static_parts_are_bytes_a_parameter) {
   BOOST_TEST(narrow.optimizer == 6 * n);
 }
 
+// An optimizer without narrow gradients copies its share of them to fp32 for the update, when
+// nothing is kept for backward.
+BOOST_AUTO_TEST_CASE(narrow_gradients_are_copied_for_the_update) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  const auto n = static_cast<double>(model.num_parameters());
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  const StageMemory wide = predict_memory(run).worst();
+  run.knobs.main_grads = spec::StateType::bf16;
+  const StageMemory narrow = predict_memory(run).worst();
+  BOOST_TEST(narrow.peak.gradients == 2 * n);
+  BOOST_TEST(narrow.peak.optimizer == wide.peak.optimizer);
+  // Half a byte a parameter is less than what a sequence of 4096 tokens keeps.
+  BOOST_TEST(narrow.moment == wide.moment);
+  BOOST_TEST(wide.peak.total() - narrow.peak.total() == 2 * n, boost::test_tools::tolerance(1e-12));
+  run.seq_length = 1;
+  const StageMemory update = predict_memory(run).worst();
+  BOOST_TEST(update.moment == "update");
+  BOOST_TEST(update.peak.activations == 0);
+  BOOST_TEST(update.peak.transient == 4 * n / 8, boost::test_tools::tolerance(1e-12));
+  run.knobs.precision_aware_optimizer = true;
+  BOOST_TEST(predict_memory(run).worst().moment != "update");
+}
+
 // 2 bytes a parameter in weights, 4 in gradients, 12 in the optimizer's state, which 8 ranks share.
 BOOST_AUTO_TEST_CASE(adapters_alone_are_trained) {
   const spec::ModelSpec model = dense_model();
@@ -57,7 +82,7 @@ BOOST_AUTO_TEST_CASE(adapters_alone_are_trained) {
   BOOST_TEST(parts.gradients == 4 * 32 * features, exactly);
   BOOST_TEST(parts.optimizer == 12 * 32 * features / 8, exactly);
   BOOST_TEST(parts.dummy_gradients == 0);
-  run.lora_rank = 8;
+  run.knobs.lora_rank = 8;
   BOOST_TEST(predict_memory(run).worst().peak.gradients == 4 * 8 * features, exactly);
   run.knobs.dp = 4;
   run.knobs.tp = 2;
@@ -77,6 +102,52 @@ BOOST_AUTO_TEST_CASE(experts_of_a_rank_share_their_adapter) {
   const MemoryParts parts = predict_memory(run).worst().peak;
   BOOST_TEST(parts.gradients == 4 * 32 * (attention + experts), exactly);
   BOOST_TEST(parts.optimizer == 12 * 32 * (attention / 8 + experts / 2), exactly);
+}
+
+// Adapters keep their inputs: in 16 bits, and gathered where tensor-parallel ranks share them. What
+// is fused with a norm keeps the norm's output beside that, even frozen. Between its halves each
+// adapter keeps 32 columns of 2 bytes.
+BOOST_AUTO_TEST_CASE(adapters_save_their_inputs) {
+  const spec::ModelSpec dense = dense_model();
+  const spec::ModelSpec moe = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  const auto exactly = boost::test_tools::tolerance(1e-12);
+  const auto more_than_trained = [](PlanRun run) {
+    const double trained = predict_memory(run).worst().peak.activations;
+    run.knobs.task = spec::TrainingTask::lora;
+    return predict_memory(run).worst().peak.activations - trained;
+  };
+  constexpr double kLayers = 8;
+  constexpr double kTokens = 4096;
+  // Four adapters a layer.
+  constexpr double kHalves = 4 * kTokens * 32 * 2;
+  PlanRun run = run_of(dense, hardware);
+  run.knobs.dp = 8;
+  BOOST_TEST(more_than_trained(run) == kLayers * kHalves, exactly);
+  run.knobs.lora_rank = 8;
+  BOOST_TEST(more_than_trained(run) == kLayers * kHalves / 4, exactly);
+  run.knobs.lora_rank = 32;
+  // In FP8 the inputs of both halves of the layer once more, a byte more of the activation, and no
+  // copy of attention's output.
+  run.knobs.precision = spec::PrecisionRecipe::fp8_current;
+  BOOST_TEST(
+      more_than_trained(run) == kLayers * (kHalves + kTokens * (2 * 1024 + 2 * 1024 + 2816 - 1024)),
+      exactly);
+  run.knobs.precision = spec::PrecisionRecipe::bf16;
+  // Both inputs of all ranks, beside a rank's own.
+  run.knobs.tp = 2;
+  run.knobs.dp = 4;
+  BOOST_TEST(more_than_trained(run) == kLayers * (kHalves + 2 * kTokens * 1024 * 2), exactly);
+  // Recomputed they come back in one layer.
+  run.knobs.recompute = {PlanRecompute::full};
+  BOOST_TEST(more_than_trained(run) == 0);
+  PlanRun routed = run_of(moe, hardware);
+  routed.knobs.dp = 8;
+  routed.knobs.ep = 4;
+  // Four experts of each token: so many rows on each rank.
+  BOOST_TEST(
+      more_than_trained(routed) == kLayers * (2 * kTokens * 32 * 2 + 2 * (4 * kTokens) * 32 * 2),
+      exactly);
 }
 
 BOOST_AUTO_TEST_CASE(experts_have_replicas_of_their_own) {

@@ -189,8 +189,8 @@ Parts computing(const StepProgram& program, const PlanRun& run, const Rates& rat
 
 BOOST_AUTO_TEST_CASE(a_step_computes_what_its_program_does) {
   Rates rates;
+  rates.product_half_rows = 0;
   rates.grouped_half_rows = 0;
-  rates.biased_experts = 1;
   Models models = samples::usual_models();
   models.emplace_back("hybrid", samples::hybrid_model(4));
   models.emplace_back("gpt_oss", plan::testing::small_gpt_oss());

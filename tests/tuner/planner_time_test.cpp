@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tests/tuner/planner_samples.h"
+#include "tuner/planner/adapters.h"
 #include "tuner/planner/fit.h"
 #include "tuner/planner/memory_profile.h"
 #include "tuner/planner/priced_choices.h"
@@ -136,6 +137,80 @@ BOOST_AUTO_TEST_CASE(choices_move_the_parts_that_they_are_for) {
   const StepTime adapters = predict_step(run, {});
   BOOST_TEST(adapters.part(TimePart::optimizer) == 0);
   BOOST_TEST(adapters.part(TimePart::experts) < plain.part(TimePart::experts));
+}
+
+// Two thin products beside each adapted matrix, and twice as many backward; a factor and a sum.
+BOOST_AUTO_TEST_CASE(products_of_adapters_move_bytes) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  run.knobs.task = spec::TrainingTask::lora;
+  const Rates rates;
+  const spec::LayerKind kind = model.kind_of(0);
+  const auto nearly = boost::test_tools::tolerance(1e-12);
+  const std::vector<AdapterTime> times = adapter_times(run, kind, rates);
+  BOOST_TEST_REQUIRE(times.size() == 4U);
+  const AdapterTime& first = times.front();
+  BOOST_TEST((first.op == plan::Op::qkv_proj));
+  // 4096 tokens of 1024 columns to 32, and from there to 24 heads of 64: 2 bytes an element.
+  const double bytes = 2.0 * (4096 * (1024 + 32) + 1024 * 32 + 4096 * (1536 + 32) + 1536 * 32);
+  BOOST_TEST(first.forward.products == bytes / 3.35e12, nearly);
+  BOOST_TEST(first.backward.products == 2 * bytes / 3.35e12, nearly);
+  const double input = 2.0 * 4096 * 1024;
+  const double output = 2.0 * 4096 * 1536;
+  BOOST_TEST(first.forward.memory == rates.memory_dense * 5 * output / 3.35e12, nearly);
+  BOOST_TEST(first.backward.memory == rates.memory_dense * (2 * output + 3 * input) / 3.35e12,
+             nearly);
+  // Eight layers have that in each of eight micro-batches.
+  const auto sum = [&] {
+    AdapterSeconds seconds;
+    for (const AdapterTime& time : adapter_times(run, kind, rates)) {
+      seconds.products += time.forward.products + time.backward.products;
+      seconds.memory += time.forward.memory + time.backward.memory;
+    }
+    return seconds;
+  };
+  const double narrow = sum().products;
+  const StepTime before = predict_step(run, rates);
+  run.knobs.lora_rank = 64;
+  const StepTime after = predict_step(run, rates);
+  BOOST_TEST(after.part(TimePart::products) - before.part(TimePart::products) ==
+                 8 * 8 * (sum().products - narrow),
+             boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(after.part(TimePart::memory) == before.part(TimePart::memory), nearly);
+  // A wide one is bound by its FLOPs, at the rate of products in 16 bits.
+  run.knobs.lora_rank = 1 << 14;
+  const double flops = 2.0 * 4096 * (1 << 14) * (1024 + 1536);
+  BOOST_TEST(adapter_times(run, kind, rates).front().forward.products ==
+                 flops / (rates.product_hopper * 989e12),
+             nearly);
+  // Each rank has its slice of both halves: of the first along its rank.
+  run.knobs.lora_rank = 32;
+  run.knobs.tp = 2;
+  run.knobs.dp = 4;
+  const double sliced = 2.0 * (4096 * (1024 + 32) + 512 * 32 + 4096 * (768 + 32) + 768 * 32);
+  BOOST_TEST(adapter_times(run, kind, rates).front().forward.products == sliced / 3.35e12, nearly);
+}
+
+// FSDP gathers frozen weights as well: for the forward and for the backward of each micro-batch.
+BOOST_AUTO_TEST_CASE(frozen_weights_are_gathered_where_they_are_sharded) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  run.knobs.task = spec::TrainingTask::lora;
+  const double held = predict_step(run, {}).part(TimePart::data);
+  BOOST_TEST(held > 0);  // gradients of the adapters
+  run.knobs.fsdp = spec::Fsdp::torch;
+  const double sharded = predict_step(run, {}).part(TimePart::data);
+  BOOST_TEST(sharded > 10 * held);
+  run.global_batch_size *= 2;
+  BOOST_TEST(predict_step(run, {}).part(TimePart::data) == 2 * sharded,
+             boost::test_tools::tolerance(1e-9));
+  // Less than where their gradients are reduced, too.
+  run.knobs.task = spec::TrainingTask::sft;
+  BOOST_TEST(predict_step(run, {}).part(TimePart::data) > 2 * sharded);
 }
 
 BOOST_AUTO_TEST_CASE(wide_heads_and_scans_have_rates_of_their_own) {
@@ -441,6 +516,7 @@ BOOST_AUTO_TEST_CASE(choices_with_a_price_move_the_time) {
       {"params_dtype", "fp32"},
       {"main_grads", "bf16"},
       {"task", "lora"},
+      {"lora_rank", "8", {{"task", "lora"}}},
       {"distributed_optimizer", "false"},
       {"overlap_grad_reduce", "false", {{"overlap_param_gather", "false"}}},
       {"overlap_param_gather", "false", {{"overlap_grad_reduce", "false"}}},
@@ -516,6 +592,16 @@ BOOST_AUTO_TEST_CASE(a_fit_finds_the_rates_that_made_the_runs) {
   }
   const Fit fit = fit_rates(runs);
   BOOST_TEST(fit.median_error < 0.01);
+  // Runs of one kind that all take 10 % longer, against a prior of half their weight.
+  std::vector<MeasuredRun> slower = runs;
+  for (MeasuredRun& run : slower) {
+    run.tokens_per_s =
+        tokens_per_s_per_device(run.step->run(), 1.1 * run.step->price(truth).seconds);
+  }
+  const CaseFit of_case = fit_case(slower, truth, static_cast<double>(runs.size()) / 2);
+  BOOST_TEST(std::log(of_case.factor) == std::log(1.1) / 1.5, boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(of_case.low < of_case.factor);
+  BOOST_TEST(of_case.factor < of_case.high);
   // Of a run that it has not seen, whatever single rates can be told apart.
   PlanRun other = run_of(moe, hardware);
   other.global_batch_size = 256;

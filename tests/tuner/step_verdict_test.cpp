@@ -17,6 +17,7 @@ namespace {
 
 constexpr size_t kPipeline = 8;  // pp2 dp2 ep2
 constexpr size_t kOverlapped = 3;
+constexpr size_t kReplicas = 4;    // dp8, overlapped
 constexpr size_t kFullQueue = 13;  // dp4, full launch queue
 
 const char* text_of(const StepVerdict& verdict) { return verdict.summary.c_str(); }
@@ -47,9 +48,7 @@ BOOST_AUTO_TEST_CASE(each_fault_is_named_with_its_sub_cause_and_rank) {
   for (const size_t layout : {kPipeline, kOverlapped}) {
     for (int id = 0; id < static_cast<int>(Fault::count); ++id) {
       const auto fault = static_cast<Fault>(id);
-      // The emulator slows the whole of an operation, wherever the collective lies beside it.
-      const bool is_seen_by_time = fault != Fault::held_multiprocessors;
-      if (!is_possible(layout, fault) || !is_seen_by_time) continue;
+      if (!is_possible(layout, fault)) continue;
       FaultyCase faulty{layout, {}, 3, 0.03};
       if (fault != Fault::none) {
         const auto strength = strength_for(layout, fault, 0.25);
@@ -70,6 +69,23 @@ BOOST_AUTO_TEST_CASE(each_fault_is_named_with_its_sub_cause_and_rank) {
     }
   }
   BOOST_TEST(num_cases >= 27);
+}
+
+// Each operation is slowed while a collective is beside it. Links are so slow that collectives last
+// long, and the transfers by themselves cost little.
+BOOST_AUTO_TEST_CASE(collectives_that_hold_multiprocessors_are_contention) {
+  int num_cases = 0;
+  for (const size_t layout : {kOverlapped, kReplicas}) {
+    const auto strength = strength_for(layout, Fault::held_multiprocessors, 0.15);
+    if (!strength) continue;
+    const FaultyCase faulty{layout, {{Fault::held_multiprocessors, *strength}}, 3, 0.03};
+    const StepVerdict verdict = judge(play_faulty(faulty));
+    BOOST_TEST((verdict.label == WallLabel::communication), text_of(verdict));
+    BOOST_TEST((verdict.sub_cause == SubCause::contention), text_of(verdict));
+    BOOST_TEST(removal_gain(faulty) <= verdict.ceiling_ratio() + 0.005, text_of(verdict));
+    ++num_cases;
+  }
+  BOOST_TEST(num_cases >= 1);
 }
 
 // The host of every rank waits for room in its launch queue most of the time.

@@ -42,6 +42,10 @@ bool solve(Matrix a, std::vector<double> b, std::vector<double>& x) {
 }
 
 constexpr double kHuber = 0.15;
+/// Expected spread of the residuals.
+constexpr double kSpread = 0.1;
+/// Of a normal distribution: so many standard deviations to both sides hold 80 %.
+constexpr double kEighty = 1.2816;
 
 class Fitter {
  public:
@@ -117,8 +121,7 @@ class Fitter {
     return cost;
   }
 
-  /// Expected spread of the residuals: the prior is scaled by it.
-  static constexpr double kSpread = 0.1;
+  /// The prior is scaled by the expected spread.
   [[nodiscard]] double prior_cost(size_t i, double at) const {
     const double pull = at / rows_[i]->sigma;
     return pull * pull / 2 * kSpread * kSpread;
@@ -157,16 +160,12 @@ class Fitter {
     Fit fit;
     fit.rates = rates_at(place);
     std::vector<double> errors = residuals(place);
-    fit.bias = errors.empty() ? 0 : profiler::median(errors);
     double squares = 0;
     for (double& error : errors) {
       error = std::abs(error);
       squares += std::min(error, 2 * kHuber) * std::min(error, 2 * kHuber);
     }
-    if (!errors.empty()) {
-      fit.median_error = profiler::median(errors);
-      fit.p90_error = profiler::quantile(errors, 0.9);
-    }
+    if (!errors.empty()) fit.median_error = profiler::median(errors);
     const double spread =
         std::sqrt(squares / std::max<double>(1, static_cast<double>(errors.size()) -
                                                     static_cast<double>(place.size())));
@@ -178,7 +177,6 @@ class Fitter {
       const double sigma = solve(curvature_, unit, column)
                                ? std::sqrt(std::max(0.0, column[i])) * std::max(spread, kSpread)
                                : rows_[i]->sigma;
-      constexpr double kEighty = 1.2816;
       const double value = fit.rates.*(rows_[i]->member);
       fit.fitted.push_back({std::string(rows_[i]->name), value, value * std::exp(-kEighty * sigma),
                             value * std::exp(kEighty * sigma)});
@@ -198,6 +196,19 @@ class Fitter {
 double log_error(const MeasuredRun& run, const Rates& rates) {
   const StepTime step = run.step->price(rates, run.context);
   return std::log(tokens_per_s_per_device(run.step->run(), step.seconds) / run.tokens_per_s);
+}
+
+CaseFit fit_case(const std::vector<MeasuredRun>& runs, const Rates& rates, double prior) {
+  double sum = 0;
+  double weight = prior;
+  for (const MeasuredRun& run : runs) {
+    sum += run.weight * std::clamp(log_error(run, rates), -kHuber, kHuber);
+    weight += run.weight;
+  }
+  if (!(weight > 0)) return {};
+  const double mean = sum / weight;
+  const double sigma = kSpread / std::sqrt(weight);
+  return {std::exp(mean), std::exp(mean - kEighty * sigma), std::exp(mean + kEighty * sigma)};
 }
 
 Fit fit_rates(const std::vector<MeasuredRun>& runs, const Rates& start) {
@@ -224,6 +235,7 @@ std::vector<FittedRate> take_probed(const spec::HardwareSpec& hardware, Rates& r
   const std::pair<double Rates::*, double> measured[] = {
       {product, share(Work::product)},
       {&Rates::grouped, over(share(Work::grouped), share(Work::product))},
+      {&Rates::product_half_rows, hardware.half_rows[static_cast<size_t>(Work::product)]},
       {&Rates::grouped_half_rows, hardware.half_rows[static_cast<size_t>(Work::grouped)]},
       {&Rates::attention, share(Work::attention) * hardware.peak_flops_per_s / published},
       {&Rates::memory_dense, over(1, share(Work::heavy))}};

@@ -28,12 +28,21 @@ struct Fit {
   Rates rates;
   std::vector<FittedRate> fitted;
   double median_error = 0;  ///< |ln(predicted / measured)|, of the runs that were fitted
-  double p90_error = 0;
-  double bias = 0;  ///< median of the logarithm; above 0: predicted too fast
 };
 
 /// ln(predicted / measured).
 double log_error(const MeasuredRun& run, const Rates& rates);
+
+/// What runs of one kind take over what the rates say.
+struct CaseFit {
+  double factor = 1;
+  double low = 1;   ///< of an 80 % interval
+  double high = 1;  //
+};
+
+/// Weighted mean of the logarithms (Huber's rule as below), drawn towards 0 as if runs of the
+/// weight `prior` had shown none. `rates` without factors of cases.
+CaseFit fit_case(const std::vector<MeasuredRun>& runs, const Rates& rates, double prior);
 
 /// Levenberg-Marquardt steps on the logarithms of the rates with a prior, residuals weighed by
 /// Huber's rule beyond 0.15. Intervals follow from the curvature at the end, residuals being of

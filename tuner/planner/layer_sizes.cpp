@@ -2,9 +2,10 @@
 #include "tuner/planner/layer_sizes.h"
 
 #include <algorithm>
-#include <iterator>
+#include <optional>
 
 #include "engine/plan/blocks/blocks.h"
+#include "tuner/planner/adapters.h"
 
 namespace moetune::tuner::planner {
 
@@ -26,14 +27,6 @@ bool is_product_narrow(spec::PrecisionRecipe recipe) {
   }
 }
 
-/// Whether adapters of LoRA stand beside the matrix (Weights::adapters).
-bool is_adapted(plan::ParamKind kind) {
-  using enum plan::ParamKind;
-  constexpr plan::ParamKind kAdapted[] = {qkv,        o_proj,     mlp_fc1,    mlp_fc2,
-                                          shared_fc1, shared_fc2, expert_fc1, expert_fc2};
-  return std::ranges::find(kAdapted, kind) != std::end(kAdapted);
-}
-
 void add_row(const ParamRow& row, const LayerDims& dims, Weights& weights) {
   const int64_t rows = row.rows(dims);
   const int64_t cols = row.cols(dims);
@@ -50,14 +43,9 @@ void add_row(const ParamRow& row, const LayerDims& dims, Weights& weights) {
   if (row.id == plan::ParamKind::router) return;
   weights.products += elements;
   weights.shapes.push_back({rows / copies, cols});
-  if (!is_adapted(row.id)) return;
-  // From the matrix's input to the rank, and from there to its output; the one that the matrix has
-  // whole is cut here.
-  const double ranks = f64(is_expert ? dims.etp : dims.tp);
-  const bool has_whole_rows = row.split == Split::cols || row.split == Split::expert_cols;
-  const double outputs = f64(rows / copies) / (has_whole_rows ? ranks : 1);
-  const double inputs = f64(cols) / (has_whole_rows ? 1 : ranks);
-  (is_expert ? weights.expert_adapters : weights.adapters) += inputs + outputs;
+  const std::optional<Adapter> adapter = adapter_of(row, dims);
+  if (!adapter) return;
+  (is_expert ? weights.expert_adapters : weights.adapters) += adapter->inputs + adapter->outputs;
 }
 
 Weights weights_of(BlockKind block, const spec::ModelSpec& model, const LayerDims& dims) {

@@ -41,10 +41,8 @@ struct Weights {
   double replicated = 0;  ///< the same on all tensor-parallel ranks: norms, routers
   double experts = 0;
   double products = 0;  ///< of all of these, the ones in matrices of the layers' GEMMs
-  /// Of LoRA, for each unit of its rank: adapters at the matrices that Megatron-Bridge adapts by
-  /// default (queries, keys and values in one; attention's output; both of an MLP). Those of
-  /// experts are shared by the experts of a rank, also its default. Both halves of an adapter are
-  /// cut by tensor parallelism.
+  /// Of LoRA, for each unit of its rank (adapters.h). Those of experts are shared by the experts of
+  /// a rank, also Megatron-Bridge's default.
   double adapters = 0;
   double expert_adapters = 0;
   /// Matrices of the layers' GEMMs: rows, columns.

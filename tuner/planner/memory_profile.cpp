@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "tuner/planner/adapters.h"
+
 namespace moetune::tuner::planner {
 
 namespace {
@@ -71,8 +73,15 @@ double narrow_bytes(const PlanRun& run) {
   }
 }
 
+struct StaticParts {
+  MemoryParts parts;
+  /// During the update: narrower gradients in fp32, for an optimizer that takes no others. They are
+  /// gone before the next forward (zero_grad of Megatron-Core's distributed optimizer).
+  double gradient_copy = 0;
+};
+
 /// Everything that is there from the first step to the last, of one stage.
-MemoryParts static_parts(const PlanRun& run, const Weights& weights, double shapes_elements) {
+StaticParts static_parts(const PlanRun& run, const Weights& weights, double shapes_elements) {
   const PlanKnobs& k = run.knobs;
   const double element = element_bytes(k);
   const double dense = weights.split + weights.replicated;
@@ -96,26 +105,27 @@ MemoryParts static_parts(const PlanRun& run, const Weights& weights, double shap
       is_sharded ? dense_products / copies + (weights.products - dense_products) / expert_copies
                  : weights.products;
   // Frozen weights have neither gradients nor state: adapters beside them do.
-  const bool has_adapters = k.task == spec::TrainingTask::lora;
-  const auto rank = static_cast<double>(run.lora_rank);
+  const bool is_frozen = has_adapters(k);
+  const double rank = k.lora_rank;
   const double dense_adapters = rank * weights.adapters;
   const double expert_adapters = rank * weights.expert_adapters;
-  const double held_adapters = has_adapters ? held_of(dense_adapters, expert_adapters) : 0;
-  const double trained = has_adapters ? held_adapters : held;
+  const double held_adapters = is_frozen ? held_of(dense_adapters, expert_adapters) : 0;
+  const double trained = is_frozen ? held_adapters : held;
   const double owned =
-      has_adapters ? owned_of(dense_adapters, expert_adapters) : owned_of(dense, weights.experts);
-  MemoryParts parts;
+      is_frozen ? owned_of(dense_adapters, expert_adapters) : owned_of(dense, weights.experts);
+  StaticParts result;
+  MemoryParts& parts = result.parts;
   parts.weights = element * (held + held_adapters);
   const double gradient = bytes_of(k.main_grads);
   parts.gradients = gradient * trained;
   parts.optimizer = state_bytes(k) * owned;
-  if (gradient < 4 && !k.precision_aware_optimizer) parts.optimizer += 4 * owned;
+  if (gradient < 4 && !k.precision_aware_optimizer) result.gradient_copy = 4 * owned;
   parts.narrow_weights = narrow_bytes(run) * held_products;
   if (has_narrow_weights(k)) parts.weights -= element * held_products;
-  if (k.gradient_accumulation_fusion && !has_adapters) {
+  if (k.gradient_accumulation_fusion && !is_frozen) {
     parts.dummy_gradients = element * shapes_elements;
   }
-  return parts;
+  return result;
 }
 
 /// cuBLAS and Transformer Engine: one workspace for each of three handles, four more where experts
@@ -358,7 +368,6 @@ PlanRun PreparedMemory::with(const PlanKnobs& knobs, double load) const {
   run.seq_length = run_.seq_length;
   run.load = load;
   run.ep_chunks = run_.ep_chunks;
-  run.lora_rank = run_.lora_rank;
   return run;
 }
 
@@ -411,7 +420,8 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   if (in_layer > on_top.bytes) on_top = {in_layer, "backward of a layer"};
   StageMemory result;
   result.stage = static_cast<int>(number);
-  result.peak = static_parts(run, stage.weights, stage.shapes_elements);
+  const StaticParts held = static_parts(run, stage.weights, stage.shapes_elements);
+  result.peak = held.parts;
   result.peak.workspaces = workspace_bytes(run, stage.has_experts, stage.has_head);
   // Two units are there at once, the one in use and the next; the gradients of one.
   if (k.fsdp != Fsdp::none) {
@@ -424,6 +434,12 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   // the pool; PyTorch counts the rest. Steps before the capture had all at once.
   if (k.cuda_graphs.has(spec::PlanGraph::attn) && k.cuda_graph_warmup_steps == 0) {
     result.in_graphs = std::min(of_mixers, activations - of_mixers + on_top.bytes);
+  }
+  // Nothing is kept for backward any more when the weights are updated, but for pools of graphs.
+  if (held.gradient_copy > activations - result.in_graphs + on_top.bytes) {
+    result.peak.activations = result.in_graphs;
+    result.peak.transient = held.gradient_copy;
+    result.moment = "update";
   }
   result.at_start = result.peak.weights + result.peak.gradients;
   result.first_step =

@@ -1,6 +1,7 @@
 // The table of what a layer saves, in Megatron-Core with Transformer Engine.
 #include <algorithm>
 
+#include "tuner/planner/adapters.h"
 #include "tuner/planner/memory_profile.h"
 
 namespace moetune::tuner::planner {
@@ -44,6 +45,17 @@ double experts_width(S s) {
 }
 double gate_factor(S s) { return s.model->has_gated_mlp ? 2 : 1; }
 
+// A matrix keeps its input for the gradient of its weight. A frozen one keeps none, unless a norm
+// is fused with it: that one's output stays. The adapter beside it keeps its input in 16 bits.
+// Adapters have no dropout here, which is Megatron-Bridge's default.
+double kept_operand(S s, K k) { return has_adapters(k) ? s.element : s.operand; }
+/// Whether an adapter behind a fused norm has an input of its own: tensor-parallel ranks gather it,
+/// or what the frozen matrix keeps is narrower.
+bool has_own_input(S s, K k) { return has_adapters(k) && (s.is_narrow || s.own_tokens < s.tokens); }
+double adapter_input(S s, K) { return s.tokens * s.hidden * s.element; }
+/// Between the two halves of an adapter.
+double half_adapted(S s, K k) { return k.lora_rank * s.element; }
+
 double norm_input(S s, K) { return s.own_tokens * (s.hidden * s.element + norm_stats(s)); }
 double mixer_input(S s, K) { return s.own_tokens * s.hidden * s.operand; }
 
@@ -53,9 +65,10 @@ double qkv(S s, K) {
 double qk_norm(S s, K) {
   return s.tokens * (s.element * head_dim(s) + kWide) * (query_heads(s) + kv_heads(s));
 }
-double attention_out(S s, K) {
+double attention_out(S s, K k) {
   // The output projection keeps a narrow copy of its own beside what attention keeps.
-  return s.tokens * attention_cols(s) * (s.element + (s.is_narrow ? s.operand : 0));
+  const bool has_copy = s.is_narrow && !has_adapters(k);
+  return s.tokens * attention_cols(s) * (s.element + (has_copy ? s.operand : 0));
 }
 double log_sum_exp(S s, K) { return s.tokens * query_heads(s) * kWide; }
 double other_layout(S s, K) { return s.tokens * attention_cols(s) * s.element; }
@@ -112,13 +125,13 @@ double mamba(S s, K) {
 
 double dropout_mask(S s, K) { return s.own_tokens * s.hidden; }
 
-double mlp_input(S s, K) {
-  return s.own_tokens * s.hidden * (is_dense(s, {}) ? s.operand : s.element);
-}
+double mlp_input(S s, K) { return s.own_tokens * s.hidden * s.operand; }
+/// Router and shared expert read it in 16 bits.
+double moe_input(S s, K) { return s.own_tokens * s.hidden * s.element; }
 double dense_fc1(S s, K) {
   return s.tokens * gate_factor(s) * f64(s.model->ffn_size) / s.tp * s.element;
 }
-double dense_act(S s, K) { return s.tokens * f64(s.model->ffn_size) / s.tp * s.operand; }
+double dense_act(S s, K k) { return s.tokens * f64(s.model->ffn_size) / s.tp * kept_operand(s, k); }
 
 double router(S s, K) {
   const double experts = f64(s.model->num_experts);
@@ -127,19 +140,22 @@ double router(S s, K) {
   return s.own_tokens * (3 * kWide * experts + experts + 16 * f64(s.model->experts_per_token));
 }
 double row_map(S s, K) { return s.own_tokens * kWide * (2 * f64(s.model->num_experts) + 1); }
-double expert_input(S s, K) { return s.rows * experts_width(s) * s.operand; }
+double expert_input(S s, K k) { return s.rows * experts_width(s) * kept_operand(s, k); }
 double expert_probs(S s, K) { return s.rows * kWide; }
 double expert_width(S s) { return f64(s.model->moe_ffn_size) / s.etp; }
 double expert_fc1(S s, K) { return s.rows * gate_factor(s) * expert_width(s) * s.element; }
 // Inputs and first products of all chunks stay until the weights' gradients, which come last.
-double expert_act(S s, K) { return s.chunk_rows * expert_width(s) * s.operand; }
+double expert_act(S s, K k) { return s.chunk_rows * expert_width(s) * kept_operand(s, k); }
 double unscaled_act(S s, K) { return s.chunk_rows * expert_width(s) * s.element; }
 double latent_projections(S s, K) {
   return s.own_tokens * 2 * s.element * f64(s.model->moe_latent_size);
 }
 double shared_width(S s) { return f64(s.model->shared_ffn_size) / s.tp; }
 double shared_fc1(S s, K) { return s.tokens * gate_factor(s) * shared_width(s) * s.element; }
-double shared_act(S s, K) { return s.tokens * shared_width(s) * s.operand; }
+double shared_act(S s, K k) { return s.tokens * shared_width(s) * kept_operand(s, k); }
+bool has_shared_adapters(S s, K k) {
+  return is_moe(s, k) && s.model->shared_ffn_size > 0 && has_adapters(k);
+}
 
 constexpr PlanRecomputeSet kFullOnly;
 constexpr PlanRecomputeSet kNorm{PlanRecompute::layernorm};
@@ -171,9 +187,11 @@ const SavedTerm kTerms[] = {
      kFullOnly,
      nullptr,
      {Offload::qkv_linear}},
+    {"input of the projections' adapter", kMeasured,
+     [](S s, K k) { return is_gqa(s, k) && has_own_input(s, k); }, adapter_input, kFullOnly},
     {"input of the down projections",
      kMeasured,
-     is_mla,
+     [](S s, K k) { return is_mla(s, k) && !has_adapters(k); },
      mixer_input,
      kNorm,
      nullptr,
@@ -211,6 +229,10 @@ const SavedTerm kTerms[] = {
      {Offload::core_attn}},
     {"output gate", kSource, [](S s, K k) { return is_gqa(s, k) && s.model->has_attention_gate; },
      output_gate, kFullOnly},
+    {"between the halves of attention's adapters", kSource,
+     [](S s, K k) { return is_attention(s, k) && has_adapters(k); },
+     // Of latent attention only the output has one.
+     [](S s, K k) { return (is_mla(s, k) ? 1 : 2) * s.tokens * half_adapted(s, k); }, kFullOnly},
     {"Gated DeltaNet", kSource, [](S s, K) { return s.kind.mixer == Mixer::gdn; }, delta_net,
      kFullOnly},
     {"Mamba-2", kAssumed, [](S s, K) { return s.kind.mixer == Mixer::mamba; }, mamba, kFullOnly},
@@ -224,9 +246,14 @@ const SavedTerm kTerms[] = {
      nullptr,
      {Offload::mlp_norm}},
     {"input of the MLP", kMeasured, is_dense, mlp_input, kMlp},
-    {"input of router and experts", kMeasured, is_moe, mlp_input, kMoeNorm},
+    {"input of the MLP's adapter", kSource,
+     [](S s, K k) { return is_dense(s, k) && has_own_input(s, k); }, adapter_input, kMlp},
+    {"input of router and experts", kMeasured, is_moe, moe_input, kMoeNorm},
     {"first product of the MLP", kMeasured, is_dense, dense_fc1, kMlp},
     {"activation of the MLP", kMeasured, is_dense, dense_act, kMlp},
+    {"between the halves of the MLP's adapters", kSource,
+     [](S s, K k) { return is_dense(s, k) && has_adapters(k); },
+     [](S s, K k) { return 2 * s.tokens * half_adapted(s, k); }, kMlp},
     {"router", kSource, is_moe, router, kMoe},
     {"map of rows", kSource, [](S s, K k) { return is_moe(s, k) && k.moe_permute_fusion; }, row_map,
      kMoe},
@@ -248,6 +275,9 @@ const SavedTerm kTerms[] = {
      {Offload::moe_act}},
     {"activation before its weight", kMeasured,
      [](S s, K k) { return is_moe(s, k) && !k.fused_activation; }, unscaled_act, kMoeAct},
+    {"between the halves of the experts' adapters", kSource,
+     [](S s, K k) { return is_moe(s, k) && has_adapters(k); },
+     [](S s, K k) { return 2 * s.rows * half_adapted(s, k); }, kMoe},
     {"projections to and from the experts' width", kSource,
      [](S s, K k) { return is_moe(s, k) && s.model->moe_latent_size > 0; }, latent_projections,
      kMoe},
@@ -255,6 +285,11 @@ const SavedTerm kTerms[] = {
      [](S s, K k) { return is_moe(s, k) && s.model->shared_ffn_size > 0; }, shared_fc1, kShared},
     {"activation of the shared expert", kSource,
      [](S s, K k) { return is_moe(s, k) && s.model->shared_ffn_size > 0; }, shared_act, kShared},
+    {"gathered input of the shared expert's adapter", kSource,
+     [](S s, K k) { return has_shared_adapters(s, k) && s.own_tokens < s.tokens; }, adapter_input,
+     kShared},
+    {"between the halves of the shared expert's adapters", kSource, has_shared_adapters,
+     [](S s, K k) { return 2 * s.tokens * half_adapted(s, k); }, kShared},
     {"mask of dropout behind the MLP", kMeasured,
      [](S s, K k) { return has_feed_forward(s, k) && s.model->hidden_dropout > 0; }, dropout_mask,
      kFullOnly},

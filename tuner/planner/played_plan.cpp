@@ -58,6 +58,7 @@ spec::HardwareSpec machine_at(const PlanRun& run, const Rates& rates) {
   set(Work::grouped, rates.grouped * product / hardware.peak_flops_per_s);
   set(Work::attention, attention * revision / hardware.peak_flops_per_s);
   set(Work::scan, scan * peak * revision / hardware.peak_flops_per_s);
+  hardware.half_rows[static_cast<size_t>(Work::product)] = rates.product_half_rows;
   hardware.half_rows[static_cast<size_t>(Work::grouped)] = rates.grouped_half_rows;
   const double memory = revision / rates.memory_dense;
   for (const Work work : {Work::none, Work::light, Work::heavy}) set(work, std::min(1.0, memory));

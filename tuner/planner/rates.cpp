@@ -23,6 +23,8 @@ constexpr RateRow kRates[] = {
      "Products in MXFP8, Blackwell."},
     {"product_blackwell_nvfp4", &R::product_blackwell_nvfp4, 0.1, 1, 0.2,
      "Products in NVFP4, Blackwell."},
+    {"product_half_rows", &R::product_half_rows, 1, 4000, 0.7,
+     "Rows of a rank at which a dense product reaches half of its rate."},
     {"grouped", &R::grouped, 0.3, 1.2, 0, "Experts' products over the others."},
     {"grouped_half_rows", &R::grouped_half_rows, 10, 3000, 0.5,
      "Rows of an expert at which its products reach half of their rate."},
@@ -35,7 +37,8 @@ constexpr RateRow kRates[] = {
      "Gated DeltaNet's scan: share of the 16-bit peak."},
     {"memory_dense", &R::memory_dense, 0.5, 5, 0.3, "Time over bytes, dense layers."},
     {"memory_moe", &R::memory_moe, 0.5, 8, 0.4, "Time over bytes, routing and experts."},
-    {"biased_experts", &R::biased_experts, 1, 5, 0.4, "Time of experts with biases over others."},
+    {"biased_experts", &R::biased_experts, 1, 30, 0.7,
+     "Time of the activation of experts with biases over that of others."},
     {"fused_mlp", &R::fused_mlp, 0.2, 1, 0.3,
      "Time of activation and packing with a fused grouped MLP, over without."},
     {"fused_permute", &R::fused_permute, 0.05, 1, 0.3,
@@ -61,8 +64,8 @@ constexpr RateRow kRates[] = {
     {"drift_moe", &R::drift_moe, 0, 0.05, 0, "Monthly gain of releases, MoE."},
     {"drift_dense", &R::drift_dense, 0, 0.05, 0, "Monthly gain of releases, dense."},
 };
-static_assert(sizeof(Rates) == std::size(kRates) * sizeof(double),
-              "every member of Rates has one row");
+static_assert(sizeof(Rates) == std::size(kRates) * sizeof(double) + sizeof(CaseFactors),
+              "every rate has one row");
 
 /// Linear in log2(seq) through the values at 4K and 16K; constant below 2K and above 16K.
 double interpolate_by_length(double seq, double at_4k, double at_16k) {

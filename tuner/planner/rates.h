@@ -20,6 +20,14 @@ Generation generation_of(const spec::HardwareSpec& hardware);
 /// Whether it is a later revision of its generation, by its peak in FP4 (B300, GB300).
 bool is_later_revision(const spec::HardwareSpec& hardware);
 
+/// One for each PrecisionRecipe.
+using CaseFactors = std::array<double, spec::NameTable<spec::PrecisionRecipe>::kRows.size()>;
+constexpr CaseFactors no_case_factors() {
+  CaseFactors ones{};
+  ones.fill(1);
+  return ones;
+}
+
 /// Shares are of a peak or bandwidth; factors are of the time that the plain arithmetic gives.
 struct Rates {
   // Products of the layers, by generation and by what they compute in.
@@ -30,6 +38,7 @@ struct Rates {
   double product_blackwell_fp8 = 0.67;
   double product_blackwell_mxfp8 = 0.61;
   double product_blackwell_nvfp4 = 0.38;
+  double product_half_rows = 100;  ///< rows of a rank at which half of that is reached
   double grouped = 0.95;           ///< experts' products, over the others
   double grouped_half_rows = 400;  ///< rows of an expert at which half of that is reached
   double attention = 0.7;          ///< over published kernel measurements
@@ -39,9 +48,9 @@ struct Rates {
   double scan_delta = 0.055;    ///< of the 16-bit peak: Gated DeltaNet
   double memory_dense = 1.3;    ///< time over bytes / bandwidth
   double memory_moe = 2.4;
-  /// Experts with biases and a clamped activation run without the fused kernels: time over that of
-  /// the usual ones.
-  double biased_experts = 1.5;
+  /// Biases and clamps of experts are kernels of their own: time of the activation over that of
+  /// the usual, fused one.
+  double biased_experts = 4;
   double fused_mlp = 0.6;         ///< of the time of the experts' activation and packing
   double fused_permute = 0.7;     ///< of the time of sorting rows, where the dispatcher does it
   double later_revision = 1.3;    ///< speed of B300 and GB300 beside B200 and GB200
@@ -59,6 +68,9 @@ struct Rates {
   double parameter_ns = 60e3;     ///< of each step and parameter tensor of a rank, on x86
   double drift_moe = 0.014;       ///< gain of a month's releases at the same configuration
   double drift_dense = 0.005;
+  /// Step time of the runs that are asked for over what the rates above say, by precision. It is no
+  /// rate: it belongs to a machine, a kind of routing and a half-year.
+  CaseFactors case_factor = no_case_factors();
 };
 
 /// Months after 2026-06 of the first and the last release among the published runs that the shipped

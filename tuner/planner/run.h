@@ -30,8 +30,6 @@ struct PlanRun {
   /// Parts of a micro-batch whose rows are exchanged and computed one after the other within a
   /// layer (token-wise chunks; Megatron-LM has no flag for them).
   int64_t ep_chunks = 1;
-  /// Of the adapters where only these are trained; 32 is Megatron-Bridge's default.
-  int64_t lora_rank = 32;
   /// Whether the rules of Megatron-Core hold: torchtitan has an engine of its own.
   bool is_of_megatron = true;
 };

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "tuner/planner/adapters.h"
 #include "tuner/planner/exchange.h"
 #include "tuner/planner/layer_sizes.h"
 #include "tuner/planner/layer_work.h"
@@ -86,7 +87,8 @@ class StepPricer {
     revision_ = is_later_revision(hw_) ? rates.later_revision : 1;
     const bool is_moe = run.model->num_experts > 0;
     const double drift = is_moe ? rates.drift_moe : rates.drift_dense;
-    drift_ = std::exp(-drift * fitted_month(context.months));
+    scale_ = std::exp(-drift * fitted_month(context.months)) *
+             rates.case_factor[static_cast<size_t>(k_.precision)];
   }
 
   LayerTime layer(const PreparedStep::Alike& alike) const {
@@ -99,10 +101,13 @@ class StepPricer {
       add_head_exchange(time);
     }
     if (!k_.fused_attention) add_scores(alike, time);
+    const double num_adapters = has_adapters(k_) ? add_adapters(alike.kind, time) : 0;
     if (!k_.offload.empty()) {
       time[TimePart::host_copies] += exposed_copies(run_, alike.kind, alike.window, time.device());
     }
-    time.host = (host_seconds(alike.kind) + ungrouped_seconds(alike)) * relaunched(alike);
+    time.host = (host_seconds(alike.kind) * trained_launches(alike, num_adapters) +
+                 ungrouped_seconds(alike)) *
+                relaunched(alike);
     return time;
   }
 
@@ -132,18 +137,17 @@ class StepPricer {
     add_update(weights, step);
     // Norms of gradients, their copies, the update and the buckets of replicas go through lists of
     // parameters on the host.
-    if (k_.task != spec::TrainingTask::lora) {
+    if (!has_adapters(k_)) {
       step.part(TimePart::fixed) += 1e-9 * rates_.parameter_ns * host_slowness() * num_parameters;
     }
-    for (double& part : step.parts) part *= drift_;
+    for (double& part : step.parts) part *= scale_;
     for (const double part : step.parts) step.seconds += part;
     return step;
   }
 
   /// What FSDP adds to a micro-batch for these weights.
   [[nodiscard]] double gathering_seconds(const Weights& weights) const {
-    const bool is_free = k_.fsdp == spec::Fsdp::none || k_.task == spec::TrainingTask::lora;
-    return is_free ? 0 : exposed_wire_seconds(weights);
+    return k_.fsdp == spec::Fsdp::none ? 0 : exposed_wire_seconds(weights);
   }
   [[nodiscard]] static double on_host(const LayerTime& stage) { return seconds_of(stage).total(); }
   [[nodiscard]] static StageSeconds seconds_of(const LayerTime& time) {
@@ -157,14 +161,11 @@ class StepPricer {
   }
 
   void add_op(const OpWork& op, FeedForward half, LayerTime& time) const {
-    if (op.pass == Pass::wgrad && k_.task == spec::TrainingTask::lora) return;
-    const bool is_biased =
-        run_.model->has_expert_bias && (op.work == Work::grouped || is_of_experts(op.op));
+    if (op.pass == Pass::wgrad && has_adapters(k_)) return;
     double seconds = op_seconds(op, k_.precision);
-    // What the fused kernels would spare moves 16 bits, whatever the products compute in.
-    if (is_biased) {
-      seconds += (rates_.biased_experts - 1) * op_seconds(op, spec::PrecisionRecipe::bf16);
-    }
+    // Biases and clamps are passes over the rows of their own, in 16 bits whatever the products
+    // compute in.
+    if (run_.model->has_expert_bias && op.op == Op::expert_act) seconds *= rates_.biased_experts;
     if (is_done_by_dispatcher(op.op)) seconds *= rates_.fused_permute;
     const TimePart part = op.work == Work::grouped   ? TimePart::experts
                           : op.work == Work::product ? TimePart::products
@@ -197,12 +198,13 @@ class StepPricer {
       case Work::product:
       case Work::grouped: {
         double rate = product_flops_per_s(rates_, hw_, recipe) * revision_;
-        double flops = op.flops;
-        if (op.work == Work::grouped) {
+        const bool is_grouped = op.work == Work::grouped;
+        if (is_grouped) {
           rate *= rates_.grouped;
           if (!k_.moe_grouped_gemm) rate /= ungrouped_slowness(run_, op);
-          flops += rates_.grouped_half_rows * (is_narrow ? 2 : 1) * op.row_flops;
         }
+        const double half_rows = is_grouped ? rates_.grouped_half_rows : rates_.product_half_rows;
+        const double flops = op.flops + half_rows * (is_narrow ? 2 : 1) * op.row_flops;
         double seconds = std::max(flops / rate, op.bytes / bandwidth);
         // Quantizing reads and writes 4.5 bytes for each element of an operand. `bytes` has about 4
         // for it: 2 of the operand itself, 2 of a result that is about as large.
@@ -353,6 +355,28 @@ class StepPricer {
     }
   }
 
+  /// Returns how many the layer has. Experts share theirs, so that its products are dense ones.
+  double add_adapters(LayerKind kind, LayerTime& time) const {
+    const std::vector<AdapterTime> adapters = adapter_times(run_, kind, rates_);
+    for (const AdapterTime& adapter : adapters) {
+      time[TimePart::products] += adapter.forward.products + adapter.backward.products;
+      time[TimePart::memory] += adapter.forward.memory + adapter.backward.memory;
+      if (is_recomputed(adapter.op, kind.feed_forward)) {
+        time[TimePart::recompute] += adapter.forward.products + adapter.forward.memory;
+      }
+    }
+    return static_cast<double>(adapters.size());
+  }
+
+  /// Launches of a layer over those where all of it is trained: frozen matrices have no gradients.
+  [[nodiscard]] double trained_launches(const PreparedStep::Alike& alike,
+                                        double num_adapters) const {
+    if (!has_adapters(k_)) return 1;
+    const auto frozen = std::ranges::count(alike.work->ops, Pass::wgrad, &OpWork::pass);
+    const double all = std::max(1, alike.work->num_launches);
+    return (all - static_cast<double>(frozen) + kAdapterLaunches * num_adapters) / all;
+  }
+
   [[nodiscard]] double message_seconds() const {
     const LayerSizes sizes = sizes_of(run_, run_.model->kind_of(0), 0);
     const double bytes = sizes.own_tokens * sizes.hidden * sizes.element;
@@ -366,15 +390,18 @@ class StepPricer {
   [[nodiscard]] double exposed_wire_seconds(const Weights& weights) const {
     const double gradient = k_.main_grads == spec::StateType::fp32 ? 4 : 2;
     const double weight = has_wide_elements(k_) ? 4 : 2;
+    using spec::CollectiveKind;
     // Of `elements`, `narrow` ones are gathered in a byte each.
+    const auto gathered = [&](double elements, double narrow, double size, double stride) {
+      return group_seconds(hw_, CollectiveKind::all_gather, size, stride,
+                           weight * elements - (weight - 1) * narrow);
+    };
     const auto reduced = [&](double elements, double narrow, double size, double stride) {
-      using spec::CollectiveKind;
-      const auto seconds = [&](CollectiveKind kind, double bytes) {
-        return group_seconds(hw_, kind, size, stride, bytes);
+      const auto seconds = [&](CollectiveKind kind) {
+        return group_seconds(hw_, kind, size, stride, gradient * elements);
       };
-      if (!is_shared()) return seconds(CollectiveKind::all_reduce, gradient * elements);
-      return seconds(CollectiveKind::reduce_scatter, gradient * elements) +
-             seconds(CollectiveKind::all_gather, weight * elements - (weight - 1) * narrow);
+      if (!is_shared()) return seconds(CollectiveKind::all_reduce);
+      return seconds(CollectiveKind::reduce_scatter) + gathered(elements, narrow, size, stride);
     };
     // Weights in MXFP8 are quantized by rows and by columns behind their gathering in 16 bits.
     const bool gathers_narrow =
@@ -382,15 +409,27 @@ class StepPricer {
     const double narrow_experts = gathers_narrow ? weights.experts : 0;
     const double narrow_dense =
         gathers_narrow ? std::max(0.0, weights.products - weights.experts) : 0;
-    // Units of FSDP are gathered for the forward and again for the backward.
-    const double times = k_.fsdp == spec::Fsdp::none ? 1 : 1.5;
-    const double wire =
-        reduced(weights.split + weights.replicated, narrow_dense,
-                static_cast<double>(k_.dense_copies()), k_.tp) +
-        reduced(weights.experts, narrow_experts, static_cast<double>(k_.expert_copies()),
-                static_cast<double>(k_.ep) * k_.etp);
+    const auto copies = static_cast<double>(k_.dense_copies());
+    const auto expert_copies = static_cast<double>(k_.expert_copies());
+    const double expert_stride = static_cast<double>(k_.ep) * k_.etp;
+    const double dense = weights.split + weights.replicated;
     const bool is_hidden = k_.overlap_grad_reduce || k_.overlap_param_gather;
-    return times * wire * (is_hidden ? rates_.data_exposed : 1);
+    const double exposed = is_hidden ? rates_.data_exposed : 1;
+    // Units of FSDP are gathered for the forward and again for the backward.
+    if (has_adapters(k_)) {
+      const double rank = k_.lora_rank;
+      double wire = reduced(rank * weights.adapters, 0, copies, k_.tp) +
+                    reduced(rank * weights.expert_adapters, 0, expert_copies, expert_stride);
+      if (k_.fsdp != spec::Fsdp::none) {
+        wire += 2 * (gathered(dense, narrow_dense, copies, k_.tp) +
+                     gathered(weights.experts, narrow_experts, expert_copies, expert_stride));
+      }
+      return wire * exposed;
+    }
+    const double times = k_.fsdp == spec::Fsdp::none ? 1 : 1.5;
+    const double wire = reduced(dense, narrow_dense, copies, k_.tp) +
+                        reduced(weights.experts, narrow_experts, expert_copies, expert_stride);
+    return times * wire * exposed;
   }
 
   /// Where each rank updates all that it holds, all ranks need the gradients, and no weights
@@ -400,17 +439,16 @@ class StepPricer {
   }
 
   void add_update(const Weights& weights, StepTime& step) const {
-    if (k_.task == spec::TrainingTask::lora) {
-      step.part(TimePart::fixed) = 1e-9 * rates_.fixed_ns;
-      return;
-    }
-    const double dense = weights.split + weights.replicated;
-    const auto copies = static_cast<double>(k_.dense_copies());
-    const auto expert_copies = static_cast<double>(k_.expert_copies());
+    step.part(TimePart::fixed) = 1e-9 * rates_.fixed_ns;
     // Units of FSDP are gathered in each micro-batch.
     const double times =
         k_.fsdp == spec::Fsdp::none ? 1 : static_cast<double>(num_micro_batches(run_));
     step.part(TimePart::data) = times * exposed_wire_seconds(weights);
+    // The update of adapters is too little to see.
+    if (has_adapters(k_)) return;
+    const double dense = weights.split + weights.replicated;
+    const auto copies = static_cast<double>(k_.dense_copies());
+    const auto expert_copies = static_cast<double>(k_.expert_copies());
     const double owned =
         is_shared() ? dense / copies + weights.experts / expert_copies : dense + weights.experts;
     // Gradient, master and both moments read, the latter three written, and the weight.
@@ -422,7 +460,6 @@ class StepPricer {
     constexpr double kHostLink = 25e9;
     step.part(TimePart::optimizer) +=
         static_cast<double>(k_.optimizer_offload_ratio) * owned * 24 / kHostLink;
-    step.part(TimePart::fixed) = 1e-9 * rates_.fixed_ns;
   }
 
   const PlanRun& run_;
@@ -430,7 +467,7 @@ class StepPricer {
   const spec::HardwareSpec& hw_;
   const Rates& rates_;
   double revision_ = 1;
-  double drift_ = 1;
+  double scale_ = 1;  ///< of all parts, by release and kind of run
 };
 
 }  // namespace

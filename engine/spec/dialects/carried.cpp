@@ -98,6 +98,15 @@ UnpricedSettings unpriced_settings(const RunConfig& run) {
   return settings;
 }
 
+bool forces_balance(const RunConfig& config) {
+  return std::ranges::any_of(config.unknown, [](const UnknownSetting& setting) {
+    std::string key = setting.key;
+    std::ranges::replace(key, '-', '_');
+    return key.find("force_load_balanc") != std::string::npos && setting.value != "false" &&
+           setting.value != "False";
+  });
+}
+
 bool follows_layout(const UnknownSetting& setting, Dialect dialect) {
   const Row* row = find_carried(setting.key, dialect);
   return row != nullptr && row->follows_layout && !says_nothing(setting);

@@ -206,7 +206,9 @@ constexpr Row kRows[] = {
      {"", "mixed_precision.fp8_dot_product_attention", "", "enable_turbo_attention_float8"},
      all("false")},
     {"fp8_param_gather", knob(&PlanKnobs::fp8_param_gather),
-     megatron_at("--fp8-param-gather", "mixed_precision.fp8_param_gather"), all("false")},
+     megatron_at("--fp8-param-gather", kByParts), all("false")},
+    // Presets have it as well.
+    {"fp8_param", Part{Kind::flag}, {"", "mixed_precision.fp8_param_gather", "", ""}, {}},
     // Recompute, graphs, offload.
     {"recompute", knob(&PlanKnobs::recompute), all(kByParts), {}},
     {"recompute_granularity", Part{Kind::word}, megatron("--recompute-granularity"), {}},
@@ -387,11 +389,14 @@ constexpr Row kRows[] = {
      {},
      kAlways},
     // What is trained for.
-    {"task", knob(&PlanKnobs::task), {kByParts, "", "", kByParts}, all("pretrain")},
+    {"task", knob(&PlanKnobs::task), {kByParts, kByParts, "", kByParts}, all("pretrain")},
+    {"lora_rank", knob(&PlanKnobs::lora_rank), {"", kByParts, "", kByParts}, all("32")},
     {"sft", Part{Kind::flag}, {"--sft", "", "", ""}, all("false")},
     {"stage", Part{Kind::word}, primus_only("stage"), {}},
     {"lora", Part{Kind::flag}, primus_only("lora.enabled"), all("false")},
-    {"peft", Part{Kind::word}, {"", "peft", "", ""}, {}},
+    // Megatron-Bridge's recipes have ranks of their own.
+    {"lora_dim", Part{Kind::integer}, {"", "peft.dim", "", "lora.dim"}, {"", "", "", "32"}},
+    {"peft", Part{Kind::word}, {"", "--peft_scheme", "", ""}, {}},
 };
 
 }  // namespace

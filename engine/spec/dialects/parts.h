@@ -122,5 +122,8 @@ void refuse_contradictions(Reading& reading);
 /// What of precision is only Megatron's: presets, formats and recipes.
 void read_precision(Reading& reading);
 void write_precision(Writing& writing);
+/// What these presets make of the weights; behind all that it depends on.
+void read_weights_of_preset(Reading& reading);
+void write_weights_of_preset(Writing& writing);
 
 }  // namespace moetune::spec::dialects

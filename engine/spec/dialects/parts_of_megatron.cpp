@@ -361,29 +361,64 @@ void write_sharding(Writing& out) {
 }
 
 void read_task(Reading& in) {
+  PlanKnobs& k = in.run.knobs;
   std::string adapter = in.parts.word("peft");
   std::ranges::transform(adapter, adapter.begin(), [](char c) {
     return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
   });
-  if (in.parts.word("stage") == "sft" || in.parts.flag("sft")) {
-    in.run.knobs.task = TrainingTask::sft;
+  if (in.parts.word("stage") == "sft" || in.parts.flag("sft")) k.task = TrainingTask::sft;
+  const bool is_bridge = in.dialect == Dialect::megatron_bridge;
+  // Only adapters have a rank: the recipe brings them where the command does not.
+  const bool has_rank = in.parts.has("lora_dim");
+  const bool is_implied = is_bridge && adapter.empty() && has_rank;
+  if (in.parts.flag("lora") || is_implied || adapter.find("lora") != std::string::npos) {
+    k.task = TrainingTask::lora;
   }
-  if (in.parts.flag("lora") || adapter.find("lora") != std::string::npos) {
-    in.run.knobs.task = TrainingTask::lora;
+  if (k.task != TrainingTask::lora) {
+    in.parts.leave("peft");
+    if (!adapter.empty() && adapter != "none") {
+      in.note(fmt::format("'{}' is '{}', for which moetune has no word: all weights are trained",
+                          in.key("peft"), shown(adapter)));
+    }
+    return;
+  }
+  if (is_bridge && !has_rank) {
+    in.note(fmt::format("'{}' is not said: rank {} is taken", in.key("lora_dim"), k.lora_rank));
+    return;
+  }
+  const PlanKnobMember rank = &PlanKnobs::lora_rank;
+  const std::string text = in.parts.word("lora_dim");
+  if (!set_text(k, rank, text)) {
+    in.problem(
+        fmt::format("'{}' is '{}', expected {}", in.key("lora_dim"), shown(text), values_of(rank)));
   }
 }
 
 void write_task(Writing& out) {
   const TrainingTask task = out.knobs().task;
-  if (task == TrainingTask::pretrain || out.dialect == Dialect::megatron_bridge) return;
-  if (out.dialect == Dialect::primus) {
-    out.parts.say("stage", "sft");
-    if (task == TrainingTask::lora) out.parts.say("lora", true);
-  } else if (task == TrainingTask::sft) {
-    out.parts.say("sft", true);
-  } else {
-    out.cannot_say("task=lora");
+  if (task == TrainingTask::pretrain) return;
+  const bool is_bridge = out.dialect == Dialect::megatron_bridge;
+  if (task == TrainingTask::sft) {
+    if (is_bridge) {
+      out.cannot_say("task=sft");
+    } else if (out.dialect == Dialect::primus) {
+      out.parts.say("stage", "sft");
+    } else {
+      out.parts.say("sft", true);
+    }
+    return;
   }
+  if (out.dialect == Dialect::megatron_lm) {
+    out.cannot_say("task=lora");
+    return;
+  }
+  if (is_bridge) {
+    out.parts.say("peft", "lora");
+  } else {
+    out.parts.say("stage", "sft");
+    out.parts.say("lora", true);
+  }
+  out.parts.say("lora_dim", int64_t{out.knobs().lora_rank});
 }
 
 }  // namespace
@@ -391,15 +426,15 @@ void write_task(Writing& out) {
 void read_parts_of_megatron(Reading& reading) {
   for (void (*read)(Reading&) :
        {read_stages, read_precision, read_recompute, read_graphs, read_offload, read_dispatcher,
-        read_cross_entropy, read_sharding, read_task}) {
+        read_cross_entropy, read_sharding, read_task, read_weights_of_preset}) {
     read(reading);
   }
 }
 
 void write_parts_of_megatron(Writing& writing) {
-  for (void (*write)(Writing&) :
-       {write_stages, write_precision, write_recompute, write_graphs, write_offload,
-        write_dispatcher, write_cross_entropy, write_sharding, write_task}) {
+  for (void (*write)(Writing&) : {write_stages, write_precision, write_recompute, write_graphs,
+                                  write_offload, write_dispatcher, write_cross_entropy,
+                                  write_sharding, write_task, write_weights_of_preset}) {
     write(writing);
   }
 }

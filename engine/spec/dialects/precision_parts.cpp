@@ -80,6 +80,39 @@ void read_gradients(Reading& in) {
 
 }  // namespace
 
+bool preset_gathers_fp8(const PlanKnobs& k) {
+  const bool is_delayed = k.precision == PrecisionRecipe::fp8_delayed;
+  const bool has_it = is_delayed || k.precision == PrecisionRecipe::fp8_current ||
+                      k.precision == PrecisionRecipe::mxfp8;
+  // Recipes with Muon turn it off: its optimizer does not take such weights.
+  return has_it && (k.distributed_optimizer || k.fsdp != Fsdp::none) &&
+         (is_delayed || k.optimizer_offload_ratio <= 0) && k.optimizer != OptimizerKind::muon;
+}
+
+void read_weights_of_preset(Reading& in) {
+  if (in.dialect != Dialect::megatron_bridge) return;
+  bool& is_on = in.run.knobs.fp8_param_gather;
+  if (in.parts.has("fp8_param")) {
+    is_on = in.parts.flag("fp8_param");
+    return;
+  }
+  const auto has_any = [&](auto... names) { return (in.parts.has(names) || ...); };
+  const bool has_preset = in.parts.has("mixed_precision") || !has_any("bf16", "fp16");
+  is_on = has_preset && !has_any("fp8", "fp4") && preset_gathers_fp8(in.run.knobs);
+}
+
+void write_weights_of_preset(Writing& out) {
+  if (out.dialect != Dialect::megatron_bridge) return;
+  const bool is_on = out.knobs().fp8_param_gather;
+  if (is_on == preset_gathers_fp8(out.knobs())) return;
+  if (is_on) {
+    out.parts.say("fp8_param", true);
+  } else {
+    // A preset's name and a field beside it do not go together.
+    out.cannot_say("fp8_param_gather=false", "its preset has it on");
+  }
+}
+
 void read_precision(Reading& in) {
   const bool has_parts = in.parts.has("bf16") || in.parts.has("fp16");
   const bool is_bf16 = in.parts.flag("bf16");

@@ -115,6 +115,10 @@ inline constexpr size_t kMostNamed = 20;
 /// "--lr, --data-path and 3 more".
 std::string text_of_keys(const std::vector<std::string>& keys);
 
+/// Whether a run sends tokens to experts in turns, whatever its router says; its figures say
+/// nothing of real routing.
+bool forces_balance(const RunConfig& run);
+
 /// Whether a setting that no knob stands for holds for one layout only, such as a list of stages.
 bool follows_layout(const UnknownSetting& setting, Dialect dialect);
 /// Whether two runs have the same stages and groups, and compute the same again.
@@ -147,6 +151,10 @@ std::string export_run(const RunConfig& run, Dialect dialect);
 bool can_say(const RunConfig& run, std::string_view knob, Dialect dialect);
 /// Sets the knobs that a dialect has no setting for to what it does by itself.
 void follow_defaults(PlanKnobs& knobs, Dialect dialect);
+
+/// Whether Megatron-Bridge's preset for the precision keeps the products' weights in 8 bits alone,
+/// in all releases, and Megatron takes that beside the other choices.
+bool preset_gathers_fp8(const PlanKnobs& knobs);
 
 /// What has to be written differently for another run of the same dialect.
 struct SettingChange {

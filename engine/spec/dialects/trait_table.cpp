@@ -113,6 +113,8 @@ constexpr OtherKey kOtherKeys[] = {
     {"use_megatron_fsdp", megatron_bridge, "ddp.use_megatron_fsdp", Use::agrees},
     {"grad_reduce_in_bf16", megatron_bridge, "ddp.grad_reduce_in_fp32"},
     {"fp8_attention", megatron_bridge, "model.fp8_dot_product_attention"},
+    {"peft", megatron_bridge, "--peft"},
+    {"peft", megatron_bridge, "peft"},
     {"peft", megatron_bridge, "peft._target_"},
     {"fp8", primus, "fp8_format"},
 };

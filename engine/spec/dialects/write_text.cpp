@@ -131,15 +131,23 @@ std::string command_text(const Writing& out, const std::vector<Setting>& setting
   pieces.push_back(launcher(out, is_bridge ? "run_recipe.py" : "pretrain_gpt.py"));
   // Options of the script stand before its overrides.
   for (const UnknownSetting& setting : unknown) {
-    const bool is_option = setting.key.starts_with("--");
-    if (is_option && is_bridge) {
+    if (is_bridge && setting.key.starts_with("--")) {
       pieces.push_back(shell_quoted(setting.key) + value_behind_flag(setting));
     }
   }
-  for (const Setting& setting : settings) {
+  const auto add = [&](const Setting& setting) {
     std::vector<std::string> words = words_of_setting(setting, out.dialect);
     for (std::string& word : words) word = shell_quoted(word);
     if (!words.empty()) pieces.push_back(fmt::format("{}", fmt::join(words, " ")));
+  };
+  const auto is_option = [&](const Setting& setting) {
+    return is_bridge && setting.key.starts_with("--");
+  };
+  for (const Setting& setting : settings) {
+    if (is_option(setting)) add(setting);
+  }
+  for (const Setting& setting : settings) {
+    if (!is_option(setting)) add(setting);
   }
   for (const UnknownSetting& setting : unknown) {
     if (!is_bridge) {
@@ -280,6 +288,10 @@ std::vector<std::string> words_of_setting(const Setting& setting, Dialect dialec
       words.push_back(setting.key);
       break;
     case Dialect::megatron_bridge: {
+      if (setting.key.starts_with("--")) {  // of the script
+        words.push_back(setting.key);
+        break;
+      }
       const bool is_scalar = setting.words.size() == 1 && !is_list(setting, dialect);
       return {setting.key + "=" +
               (is_scalar ? setting.words[0] : yaml_text(node_of(setting, dialect)))};

@@ -219,6 +219,81 @@ BOOST_AUTO_TEST_CASE(overrides_of_bridge) {
   BOOST_TEST(contains(export_run(run, kBridge), "run_recipe.py --recipe qwen3_30b"));
 }
 
+// Presets say more than a precision.
+BOOST_AUTO_TEST_CASE(presets_of_bridge_keep_weights_in_8_bits) {
+  const auto knobs_of = [](const std::string& words) {
+    return import_run("run_recipe.py model.tensor_model_parallel_size=1 " + words, kBridge).knobs;
+  };
+  for (const char* preset : {"bf16_with_fp8_current_scaling_mixed", "bf16-with-mxfp8-mixed",
+                             "bf16_with_fp8_delayed_scaling_mixed"}) {
+    const std::string words = std::string("mixed_precision=") + preset;
+    BOOST_TEST(knobs_of(words).fp8_param_gather, preset);
+    BOOST_TEST(!knobs_of(words + " mixed_precision.fp8_param_gather=false").fp8_param_gather);
+    // Megatron would not start.
+    BOOST_TEST(!knobs_of(words + " ddp.use_distributed_optimizer=false "
+                                 "optimizer.use_distributed_optimizer=false")
+                    .fp8_param_gather);
+    // The preset's name says it.
+    RunConfig run =
+        import_run("run_recipe.py model.tensor_model_parallel_size=1 " + words, kBridge);
+    BOOST_TEST(!contains(export_run(run, kBridge), "fp8_param_gather"));
+    run.knobs.fp8_param_gather = false;
+    BOOST_TEST(contains(export_run(run, kBridge), "cannot be told fp8_param_gather=false"));
+  }
+  for (const char* preset :
+       {"bf16_mixed", "bf16_with_fp8_subchannel_scaling_mixed", "bf16_with_nvfp4_mixed"}) {
+    BOOST_TEST(!knobs_of(std::string("mixed_precision=") + preset).fp8_param_gather, preset);
+  }
+  // Fields of their own have Megatron's defaults.
+  BOOST_TEST(!knobs_of("mixed_precision.bf16=true mixed_precision.fp8=hybrid").fp8_param_gather);
+}
+
+// Three ways to ask for adapters, and what says of which rank they are.
+BOOST_AUTO_TEST_CASE(adapters_of_bridge_and_primus) {
+  const std::string sizes = " model.tensor_model_parallel_size=1 ";
+  for (const char* words : {"--peft_scheme lora", "--peft LoRA", "peft=lora",
+                            "peft._target_=megatron.bridge.peft.lora.LoRA"}) {
+    const bool is_option = words[0] == '-';
+    const std::string text = std::string("torchrun run_recipe.py ") + (is_option ? words : "") +
+                             sizes + (is_option ? "" : words);
+    BOOST_TEST_CONTEXT(text) {
+      const RunConfig silent = import_run(text, kBridge);
+      BOOST_TEST((silent.knobs.task == TrainingTask::lora));
+      BOOST_TEST(silent.knobs.lora_rank == 32);
+      BOOST_TEST(has_note(silent, "'peft.dim' is not said: rank 32 is taken"));
+      const RunConfig said = import_run(text + " peft.dim=16", kBridge);
+      BOOST_TEST(said.knobs.lora_rank == 16);
+      BOOST_TEST(said.notes.empty());
+      BOOST_TEST(value_of(said, "peft.dim") == "missing");
+      const std::string again = export_run(said, kBridge);
+      BOOST_TEST(contains(again, "run_recipe.py --peft_scheme lora"), again);
+      BOOST_TEST(contains(again, " peft.dim=16"), again);
+      BOOST_TEST(contains(export_run(said, kPrimus), "dim: 16"));
+      BOOST_TEST(contains(export_run(said, kLm), "lora_rank=16"));
+    }
+  }
+  // The recipe brings the adapters.
+  const RunConfig implied = import_run("torchrun run_recipe.py" + sizes + "peft.dim=8", kBridge);
+  BOOST_TEST((implied.knobs.task == TrainingTask::lora));
+  BOOST_TEST(implied.knobs.lora_rank == 8);
+  // What is none of that goes along.
+  for (const char* scheme : {"none", "dora"}) {
+    const RunConfig other = import_run(
+        std::string("torchrun run_recipe.py --peft_scheme ") + scheme + sizes + "peft.dim=8",
+        kBridge);
+    BOOST_TEST((other.knobs.task == TrainingTask::pretrain));
+    BOOST_TEST(value_of(other, "--peft_scheme") == scheme);
+    BOOST_TEST(value_of(other, "peft.dim") == "8");
+    BOOST_TEST(has_note(other, "all weights are trained") == (scheme == std::string("dora")));
+  }
+  BOOST_TEST(contains(refusal("run_recipe.py --peft_scheme lora" + sizes + "peft.dim=0", kBridge),
+                      "'peft.dim' is '0', expected"));
+  const std::string primus = "tensor_model_parallel_size: 1\nstage: sft\nlora:\n  enabled: true\n";
+  BOOST_TEST((import_run(primus, kPrimus).knobs.task == TrainingTask::lora));
+  BOOST_TEST(import_run(primus, kPrimus).knobs.lora_rank == 32);
+  BOOST_TEST(import_run(primus + "  dim: 64\n", kPrimus).knobs.lora_rank == 64);
+}
+
 BOOST_AUTO_TEST_CASE(an_experiment_of_primus) {
   const std::string text = golden("primus.yaml");
   BOOST_TEST((detect_dialect(text) == kPrimus));

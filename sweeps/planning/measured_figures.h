@@ -1,0 +1,42 @@
+// Runs that were measured on one's own cluster: what a plan or an estimate of the very same run
+// says in the place of a prediction.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "engine/spec/source.h"
+#include "tuner/planner/run.h"
+
+namespace moetune::sweeps {
+
+struct MeasuredFigure {
+  std::string run;          ///< run_identity
+  int64_t num_runs = 1;     ///< that are the same
+  double tokens_per_s = 0;  ///< of one device, the mean
+  double low = 0;           ///< of an 80 % interval
+  double high = 0;
+};
+
+/// Equal for runs that are equal in all that a prediction of time depends on: model, machine,
+/// batch, choices with a price in time, stages. The environment is left out, as logs do not echo
+/// it.
+std::string run_identity(const tuner::planner::PlanRun& run);
+
+/// Adds a measured run, tokens a second of one device, to those that are the same.
+void add_measured(const tuner::planner::PlanRun& run, double tokens_per_s,
+                  std::vector<MeasuredFigure>& figures);
+
+/// What was measured of this very run, or null: also for a stated load of the busiest rank, as a
+/// measured run has its own.
+const MeasuredFigure* measured_of(const tuner::planner::PlanRun& run,
+                                  const std::vector<MeasuredFigure>& figures);
+
+nlohmann::json to_json(const std::vector<MeasuredFigure>& figures);
+/// Throws base::UsageError where a figure is out of range.
+std::vector<MeasuredFigure> figures_from_json(const nlohmann::json& document,
+                                              const spec::Source& source);
+
+}  // namespace moetune::sweeps

@@ -1,0 +1,66 @@
+// The answer of moetune plan as text, on terminals of several widths.
+#include <boost/test/unit_test.hpp>
+#include <memory>
+#include <sstream>
+#include <string>
+
+#include "sweeps/planning/machines.h"
+#include "sweeps/planning/named_files.h"
+#include "sweeps/planning/plan_answer.h"
+#include "sweeps/table.h"
+
+namespace moetune::sweeps {
+BOOST_AUTO_TEST_SUITE(plan_text)
+
+namespace {
+
+/// A plan of a small model, of one layout.
+struct Planned {
+  std::shared_ptr<const spec::ModelSpec> model = model_named("llama3-8b");
+  std::shared_ptr<const spec::HardwareSpec> hardware = machine_of("h100-80g", 8);
+  PlanResult result;
+
+  Planned() {
+    tuner::planner::PlanQuestion question;
+    question.model = model.get();
+    question.hardware = hardware.get();
+    question.global_batch_size = 128;
+    question.seq_length = 4096;
+    question.num_best = 3;
+    question.keeps = [](const spec::PlanKnobs& k) { return k.pp == 2 && k.tp == 1; };
+    result = make_plan(question, default_calibration(), std::nullopt);
+  }
+};
+
+/// The header and what is below it, until the sentence behind the table.
+std::string table_in(const std::string& text) {
+  const size_t head = text.find("TFLOP/s");
+  const size_t start = text.rfind('\n', head) + 1;
+  return text.substr(start, text.find("TFLOP/s and tokens/s") - start);
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(columns_of_plans_are_left_out_where_they_do_not_fit) {
+  const Planned planned;
+  BOOST_TEST_REQUIRE(!planned.result.answer.best.empty());
+  const std::string whole = to_text(planned.result, std::nullopt);
+  BOOST_TEST(table_in(whole).find("from, to") != std::string::npos, whole);
+  BOOST_TEST(whole.find("choices of the first: ") == std::string::npos);
+  BOOST_TEST(to_text(planned.result, 500) == whole);
+  const std::string narrow = to_text(planned.result, 80);
+  std::istringstream lines(table_in(narrow));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("choices of the first: ")) continue;
+    BOOST_TEST(display_width(line) <= 80U, line);
+  }
+  BOOST_TEST(table_in(narrow).find("from, to") == std::string::npos, narrow);
+  // Layouts stay whole, and of the first plan all that it chooses.
+  const tuner::planner::PlannedConfig& first = planned.result.answer.best.front();
+  BOOST_TEST(table_in(narrow).find(layout_text(first.knobs)) != std::string::npos, narrow);
+  const std::string choices = choices_text(run_with(planned.result.question, first));
+  BOOST_TEST(narrow.find("choices of the first: " + choices + "\n") != std::string::npos, narrow);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::sweeps

@@ -93,8 +93,10 @@ void print_rows(const json& document) {
   const json& all_pairs = summary["order_of_all_pairs"];
   if (all_pairs["tau"].is_number()) {
     std::cout << fmt::format(
-        "order of all pairs, of other sequence lengths and within noise, too: Kendall's tau {:.2f} "
-        "in {} groups\n",
+        "order of all pairs, of other sequence lengths and within noise, too: Kendall's tau-b "
+        "{:.2f} "
+        "(tau-a {:.2f}) in {} groups\n",
+        all_pairs["tau_b"].is_number() ? all_pairs["tau_b"].get<double>() : 0,
         all_pairs["tau"].get<double>(), all_pairs["num_groups"].get<int>());
   }
 }

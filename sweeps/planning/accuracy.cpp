@@ -131,6 +131,8 @@ json Accuracy::order_of(const std::map<std::string, std::vector<Pair>>& groups, 
       {"num_tied", tied},
       {"num_of_same_configuration", same},
       {"tau_of_different", all > same ? json(double(right - wrong) / (all - same)) : json(nullptr)},
+      {"tau_b",
+       all > tied ? json((right - wrong) / std::sqrt(double(all) * (all - tied))) : json(nullptr)},
       {"tau", all > 0 ? json(double(right - wrong) / all) : json(nullptr)}};
   order["groups"] = std::move(told);
   return order;

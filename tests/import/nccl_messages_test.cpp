@@ -155,13 +155,15 @@ std::vector<StageOps> played_pipeline(size_t num_stages, size_t num_micro_batche
 
 /// Processes from 10 on of one file, in steps of equally many operations. The host launches a step
 /// 2 ms before the one ahead of it ends, and marks it as an iteration.
-std::vector<ImportedTrace> read_stages(const std::vector<StageOps>& stages, size_t num_steps) {
+std::vector<ImportedTrace> read_stages(const std::vector<StageOps>& stages, size_t num_steps,
+                                       int64_t message_stream = 20) {
   constexpr int64_t kFirstNs = 50'000;
   constexpr int64_t kAheadNs = 2'000'000;
   const TempFolder folder;
   const std::string path = folder.file("a.sqlite");
   {
     NsysExport file(path);
+    file.run("UPDATE TARGET_INFO_GPU SET name = 'GPU'");  // ranks of one run have like devices
     add_names(file);
     for (size_t i = 0; i < stages.size(); ++i) {
       const auto pid = static_cast<int64_t>(i) + 10;
@@ -189,7 +191,7 @@ std::vector<ImportedTrace> read_stages(const std::vector<StageOps>& stages, size
           ++id;
           file.call(pid, pid, call + 6000, call + 11'000, id, kLaunchCall)
               .kernel(pid, pid - 10, kFirstNs + op.start_ns, kFirstNs + op.end_ns,
-                      op.is_message() ? 20 : 7, id, name);
+                      op.is_message() ? message_stream : 7, id, name);
         }
         begun = end;
       }
@@ -425,7 +427,8 @@ BOOST_AUTO_TEST_CASE(stages_that_send_and_receive_at_once_are_pipeline) {
 BOOST_AUTO_TEST_CASE(ranks_that_all_send_and_receive_at_once_are_communication) {
   std::vector<StageOps> ranks(4);
   add_shifts(ranks, 12, 0);
-  const std::vector<ImportedTrace> traces = read_stages(ranks, 3);
+  // On the stream of the work, which so waits for them.
+  const std::vector<ImportedTrace> traces = read_stages(ranks, 3, 7);
   const CollectiveMatching matching = match_across_ranks(traces);
   BOOST_TEST(matching.messages.empty());
   BOOST_TEST(matching.matched.size() == 12U);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <ostream>
 #include <utility>
@@ -243,6 +244,13 @@ BOOST_AUTO_TEST_CASE(order_is_told_with_and_without_noise) {
   BOOST_TEST(second["order"]["tau"].get<double>() == 1, within);
   BOOST_TEST(second["order_of_all_pairs"]["num_right"] == 5);
   BOOST_TEST(second["order_of_all_pairs"]["tau"].get<double>() == 4.0 / 6, within);
+  BOOST_TEST(second["order_of_all_pairs"]["tau_b"].get<double>() == 4.0 / 6, within);
+  // Faster than three of them, as predicted, and predicted as fast as the fourth: 8 right, 1 wrong.
+  add(2048, 60, 41);
+  const json third = accuracy.summary()["order_of_all_pairs"];
+  BOOST_TEST(third["num_tied"] == 1);
+  BOOST_TEST(third["tau"].get<double>() == 7.0 / 10, within);
+  BOOST_TEST(third["tau_b"].get<double>() == 7 / std::sqrt(10.0 * 9), within);
 }
 
 struct Refused {

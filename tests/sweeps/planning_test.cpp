@@ -612,7 +612,9 @@ BOOST_FIXTURE_TEST_CASE(a_calibration_can_be_used_again, Cli) {
   BOOST_TEST_REQUIRE(made.code == 0, made.err);
   const std::string rates = tests::read_text(file);
   tests::check_documented("calibrate", rates);
-  tests::check_printed("calibrate", {json::parse(rates)});
+  const std::string log = std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/logs/megatron_lm.log";
+  const Answer own = run({"calibrate", "--log", log, "--hardware", "h100-80g"});
+  tests::check_printed("calibrate", {json::parse(rates), json::parse(own.out)});
   const Answer answer =
       run({"estimate", "--rows", rows_file(), "--calibration", file, "--format", "json"});
   BOOST_TEST_REQUIRE(answer.code == 0, answer.err);

@@ -75,6 +75,7 @@ BOOST_AUTO_TEST_CASE(products_take_what_their_flops_say) {
   const spec::HardwareSpec hardware = machine(1);
   PlanRun run = run_of(model, hardware);
   Rates rates;
+  rates.product_half_rows = 0;
   const StepTime step = predict_step(run, rates);
   const auto tokens = static_cast<double>(run.global_batch_size * run.seq_length);
   const double per_token = static_cast<double>(model.num_parameters()) -

@@ -262,9 +262,10 @@ class StepPricer {
           time[TimePart::expert_exchange] += latency;
           break;
         }
-        double seconds = exchange_seconds(run_) / rates_.exchange;
-        if (k_.overlap_moe_expert_parallel_comm) seconds *= exposed_exchange();
-        time[TimePart::expert_exchange] += seconds;
+        const double seconds = exchange_seconds(run_) / rates_.exchange;
+        time[TimePart::expert_exchange] +=
+            seconds * (k_.overlap_moe_expert_parallel_comm ? exposed_exchange() : 1);
+        // What is recomputed is exchanged within the layer's own backward, beside nothing.
         if (comm.pass == Pass::forward && is_recomputed(comm.op, half) &&
             !k_.recompute.has(PlanRecompute::moe_act)) {
           time[TimePart::expert_exchange] += seconds;

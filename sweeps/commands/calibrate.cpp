@@ -33,8 +33,9 @@ using nlohmann::json;
 constexpr const char* kCalibrateHelp =
     R"(Fits the rates that plans stand on (shares of peaks and bandwidths, host time, what overlap
 leaves exposed) to measured runs: rows in the format of published results, the trials of databases,
-logs of your own runs, and what moetune probe has written. The file that it writes goes behind --calibration of plan and
-estimate. Rows marked suspect, rows that say no throughput and rows of small test runs stay out.
+logs of your own runs, and what moetune probe has written. The file that it writes goes behind
+--calibration of plan and estimate. Rows marked suspect, rows that say no throughput and rows of
+small test runs stay out.
 
 Rows alone are fitted from the rates of the sources. What was measured on one machine says little of
 most rates: it is fitted from the shipped fit, or from --calibration, and rates that it says nothing
@@ -44,13 +45,6 @@ With --folds N nothing is written: rows are split into N parts, no model on one 
 two of them, each part is predicted by a fit to the others, and the errors are printed.)";
 
 using Samples = std::vector<const MeasuredSample*>;
-
-/// What is behind the factor of a case, in the weights of runs_of. Of what others published a few
-/// models are measured in each case, and what is left of these is mostly their own: with 6 the
-/// worst tenth of runs that were not fitted comes nearer and the median stays. With less the median
-/// gets worse. Of runs on one's own cluster the first counts half.
-constexpr double kPriorOfOthers = 6;
-constexpr double kPriorOfOwn = 1;
 
 /// The value of --date, empty where it is missing.
 std::string checked_month(const CommandOptions& options) {
@@ -67,7 +61,7 @@ std::string checked_month(const CommandOptions& options) {
   return date;
 }
 
-json cross_validated(const std::vector<MeasuredSample>& samples, int64_t num_folds, double prior,
+json cross_validated(const std::vector<MeasuredSample>& samples, int64_t num_folds,
                      const std::function<std::string(const MeasuredSample&)>& part_of) {
   std::map<std::string, int64_t> folds;
   for (const MeasuredSample& sample : samples) folds.try_emplace(part_of(sample), 0);
@@ -84,7 +78,7 @@ json cross_validated(const std::vector<MeasuredSample>& samples, int64_t num_fol
     if (outside.empty()) continue;  // fewer parts than folds
     Calibration fold_fit;
     fold_fit.rates = planner::fit_rates(runs_of(inside)).rates;
-    fold_fit.cases = cases_of(inside, fold_fit.rates, prior);
+    fold_fit.cases = cases_of(inside, fold_fit.rates);
     for (const MeasuredSample* sample : outside) {
       const Calibration of_case =
           fold_fit.for_case(*sample->hardware, sample->routing, sample->months);
@@ -166,7 +160,6 @@ int run_calibrate_command(const CommandOptions& options) {
     add(std::move(logged), "logged run");
   }
   const bool is_own = options.has("db") || options.has("log");
-  const double prior = is_own ? kPriorOfOwn : kPriorOfOthers;
   const bool has_probe = options.has("probe");
   if (samples.empty() && !has_probe) {
     throw base::UsageError(
@@ -184,9 +177,9 @@ int run_calibrate_command(const CommandOptions& options) {
     }
     const json report = {
         {"by_model_and_machine",
-         cross_validated(samples, folds, prior,
+         cross_validated(samples, folds,
                          [](const MeasuredSample& sample) { return sample.part(); })},
-        {"by_source", cross_validated(samples, folds, prior,
+        {"by_source", cross_validated(samples, folds,
                                       [](const MeasuredSample& sample) { return sample.source; })}};
     std::cout << report.dump(2) << '\n';
     return 0;
@@ -229,7 +222,7 @@ int run_calibrate_command(const CommandOptions& options) {
     const planner::Fit fit = planner::fit_rates(runs_of(all), calibration.rates);
     calibration.rates = fit.rates;
     calibration.fitted = fit.fitted;
-    calibration.cases = cases_of(all, fit.rates, prior);
+    calibration.cases = cases_of(all, fit.rates);
     for (const MeasuredSample& sample : samples) {
       if (sample.is_own) {
         add_measured(sample.step->run(), sample.tokens_per_s, calibration.measured);

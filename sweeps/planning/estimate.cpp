@@ -194,8 +194,10 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
   estimate.step_seconds = {seconds, std::max(seconds * std::exp(-spread), least_seconds),
                            seconds * std::exp(spread)};
   estimate.grade = is_calibrated ? "calibrated" : "analytic";
+  estimate.predicted_tokens_per_s = tokens / estimate.step_seconds.value;
   if (const MeasuredFigure* measured = measured_of(run, calibration.measured)) {
     estimate.grade = "measured";
+    estimate.verdict = Verdict::fits;  // it ran
     estimate.step_seconds = {tokens / measured->tokens_per_s, tokens / measured->high,
                              tokens / measured->low};
     // What the parts are was not measured: they are scaled.

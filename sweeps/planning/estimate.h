@@ -34,9 +34,10 @@ struct RunEstimate {
   Interval step_seconds;
   Interval tflops;
   Interval tokens_per_s;
-  std::string grade;                ///< analytic, calibrated, measured
-  std::optional<int64_t> num_runs;  ///< num_runs_behind
-  double load_that_fits = 0;        ///< largest load of the busiest rank that fits; 0: none does
+  double predicted_tokens_per_s = 0;  ///< also where the above was measured
+  std::string grade;                  ///< analytic, calibrated, measured
+  std::optional<int64_t> num_runs;    ///< num_runs_behind
+  double load_that_fits = 0;          ///< largest load of the busiest rank that fits; 0: none does
   /// What "fits" keeps of a device beside the worst rank's peak: fragments, CUDA's context and
   /// communicators.
   double margin_bytes = 0;

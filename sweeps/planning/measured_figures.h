@@ -16,13 +16,12 @@ struct MeasuredFigure {
   std::string run;          ///< run_identity
   int64_t num_runs = 1;     ///< that are the same
   double tokens_per_s = 0;  ///< of one device, the mean
-  double low = 0;           ///< of an 80 % interval
-  double high = 0;
+  double low = 0;           ///< 5 % below the slowest
+  double high = 0;          ///< 5 % above the fastest
 };
 
-/// Equal for runs that are equal in all that a prediction of time depends on: model, machine,
-/// batch, choices with a price in time, stages. The environment is left out, as logs do not echo
-/// it.
+/// Equal for runs of equal models (vocabulary apart), devices, batches, choices and stages. The
+/// environment is left out, as logs do not echo it, and so is what no knob stands for.
 std::string run_identity(const tuner::planner::PlanRun& run);
 
 /// Adds a measured run, tokens a second of one device, to those that are the same.

@@ -49,9 +49,8 @@ MeasuredSample sample_of_log(const std::string& path, const std::string& hardwar
 /// With weights: runs of a model on a machine together weigh as the root of their number.
 std::vector<tuner::planner::MeasuredRun> runs_of(const std::vector<const MeasuredSample*>& samples);
 
-/// What runs of each kind take over what the rates say, and how far off they are then. `prior` as
-/// in fit_case, in the weights of runs_of.
+/// What runs of each kind take over what the rates say, and how far off they are then.
 std::vector<CalibrationCase> cases_of(const std::vector<const MeasuredSample*>& samples,
-                                      tuner::planner::Rates rates, double prior);
+                                      tuner::planner::Rates rates);
 
 }  // namespace moetune::sweeps

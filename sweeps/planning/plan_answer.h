@@ -116,7 +116,8 @@ std::string layout_text(const spec::PlanKnobs& knobs);
 std::string choices_text(const tuner::planner::PlanRun& run);
 /// The part of the step in which another plan differs most from the best, and by how much.
 std::string why_slower(const tuner::planner::StepTime& best, const tuner::planner::StepTime& other);
-/// Tokens a second and GPU of the first plan over those of the run of today: steps may differ.
+/// Tokens a second and GPU of the first plan over those of the run of today: steps may differ. Both
+/// are predicted, as what single changes buy is, also where a run was measured.
 double speed_ratio(const Against& theirs, const PlanResult& result);
 /// What the order of the changes to the first plan follows, as a sentence.
 std::string_view order_text(const Against& theirs);

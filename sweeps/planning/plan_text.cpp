@@ -51,7 +51,7 @@ double missing_bytes(const planner::PlanQuestion& question, double peak_bytes) {
 }
 
 double speed_ratio(const Against& theirs, const PlanResult& result) {
-  return result.estimates.front().tokens_per_s.value / theirs.estimate.tokens_per_s.value;
+  return result.estimates.front().predicted_tokens_per_s / theirs.estimate.predicted_tokens_per_s;
 }
 
 std::string why_slower(const planner::StepTime& best, const planner::StepTime& other) {

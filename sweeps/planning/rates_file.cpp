@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -26,12 +28,25 @@ Calibration Calibration::for_case(const spec::HardwareSpec& hardware, std::strin
   if (!cases) return found;
   const std::string half_year = half_year_of(months);
   const auto take = [&](const auto& is_meant) {
+    // Several kinds count by their runs.
+    struct Sum {
+      double logs = 0;
+      double runs = 0;
+    };
+    std::array<Sum, std::tuple_size_v<tuner::planner::CaseFactors>> sums{};
     for (const CalibrationCase& one : *cases) {
       const auto precision = spec::find_by_name<spec::PrecisionRecipe>(one.key.precision);
-      if (precision && one.key.date == half_year && is_meant(one.key.routing) &&
-          is_of_device(one, hardware)) {
-        found.rates.case_factor[static_cast<size_t>(*precision)] = one.time_factor;
+      if (!precision || one.key.date != half_year || !is_meant(one.key.routing) ||
+          !is_of_device(one, hardware)) {
+        continue;
       }
+      const auto runs = static_cast<double>(one.num_runs);
+      Sum& sum = sums[static_cast<size_t>(*precision)];
+      sum.logs += runs * std::log(one.time_factor);
+      sum.runs += runs;
+    }
+    for (size_t i = 0; i < sums.size(); ++i) {
+      if (sums[i].runs > 0) found.rates.case_factor[i] = std::exp(sums[i].logs / sums[i].runs);
     }
   };
   // One run of one's own, however it is routed, says more than none.

@@ -56,6 +56,12 @@ BOOST_AUTO_TEST_CASE(factors_are_keyed_by_device_precision_routing_and_half_year
   BOOST_TEST(factor("natural", kJanuary2026) == 1.2);
   BOOST_TEST(factor("forced_balance", kDecember2025) == 0.9);
   BOOST_TEST(factor("dense", 0) == 0.7);
+  // Several that were routed in another way count by their runs: (2 ln 1.2 + 6 ln 0.6) / 8.
+  Calibration others = calibration;
+  others.cases->push_back({{"h100-80g", "bf16", "unknown", "2026-H1"}, 6, 0.1, 0.6, 0.5, 0.7});
+  BOOST_TEST(factor_of(others.for_case(*hopper, "forced_balance"), PrecisionRecipe::bf16) ==
+                 std::exp((2 * std::log(1.2) + 6 * std::log(0.6)) / 8),
+             boost::test_tools::tolerance(1e-9));
   // Runs that were routed in another way say more than none; those without experts say nothing.
   BOOST_TEST(factor("forced_balance", 0) == 1.2);
   BOOST_TEST(factor("dense", kDecember2025) == 1);
@@ -156,12 +162,23 @@ BOOST_FIXTURE_TEST_CASE(what_was_measured_stands_in_the_place_of_a_prediction, C
   BOOST_TEST(parts == row["step_time_ns"].get<double>(), close);
   // Another batch, another choice, another load: nobody measured that.
   for (const auto& [from, to] : {std::pair{"--global-batch-size 256", "--global-batch-size 512"},
-                                 {"moe_act layernorm", "moe_act"}}) {
+                                 {"moe_act layernorm", "moe_act"},
+                                 {"--moe-router-topk 8", "--moe-router-topk 4"},
+                                 {"--moe-permute-fusion", ""},
+                                 {"--bf16", "--bf16 --optimizer muon"}}) {
     const std::string other = std::regex_replace(kCommandOfLog, std::regex(from), to);
     BOOST_TEST(estimate(other)["grade"] == "calibrated", to);
   }
   BOOST_TEST(estimate(kCommandOfLog, {"--imbalance", "1.5"})["grade"] == "calibrated");
-  // A choice without a price changes nothing that was measured.
+  // The same devices by another name; a model's file, whose vocabulary is not padded.
+  const Answer against =
+      run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "8", "--against",
+           kCommandOfLog, "--calibration", file, "--top", "1", "--format", "json"});
+  BOOST_TEST_REQUIRE(against.code == 0, against.err);
+  BOOST_TEST(json::parse(against.out)["against"]["grade"] == "measured");
+  // It ran, whatever is predicted of its memory.
+  BOOST_TEST(row["verdict"] == "fits");
+  // What no knob stands for changes nothing that was measured.
   BOOST_TEST(estimate(std::string(kCommandOfLog) + " --manual-gc")["grade"] == "measured");
 }
 

@@ -16,7 +16,7 @@
 
 namespace moetune::profiler {
 
-/// Memory is short where the peak is more than this of the capacity.
+/// Memory is short where the peak is at least this share of the capacity.
 inline constexpr double kShortMemoryRatio = 0.75;
 
 /// Whether headroom shows that memory was short; not where its capacity is unknown.

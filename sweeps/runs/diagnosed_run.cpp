@@ -312,7 +312,7 @@ std::string_view framework_title(spec::dialects::Dialect dialect) {
   return {};
 }
 
-/// Where no remedy is against the wall, those against lesser causes look like the answer.
+/// Where no remedy is against the wall, those against other causes look like the answer.
 void note_missing_remedy(const FoundWall& wall, const RunToMend& run, RunDiagnosis& diagnosis) {
   const std::vector<Remedy>& remedies = diagnosis.remedies;
   const bool is_unknown = wall.label == WallLabel::unknown;
@@ -323,7 +323,7 @@ void note_missing_remedy(const FoundWall& wall, const RunToMend& run, RunDiagnos
       fmt::format("against the wall itself, {}: none that moetune knows in {}'s words{}{}", name,
                   framework_title(run.config->dialect),
                   run.is_config_known ? ", beside what is in effect already" : "",
-                  remedies.empty() ? "" : "; what to change is against lesser causes"));
+                  remedies.empty() ? "" : "; what to change is against other causes"));
 }
 
 /// What makes a configuration one of another run than the traces.

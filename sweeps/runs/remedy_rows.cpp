@@ -359,6 +359,8 @@ constexpr RemedyRow kRemedyRows[] = {
        if (k.optimizer_offload_ratio > 0) return false;
        k.optimizer_offload_ratio = 1;
        k.precision_aware_optimizer = true;  // the one that can
+       // Weights in FP8 alone and an update on the host exclude each other (rule narrow_weights).
+       if (k.precision != spec::PrecisionRecipe::fp8_delayed) k.fp8_param_gather = false;
        return true;
      }},
     {"less_fragmentation",

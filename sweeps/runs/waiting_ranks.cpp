@@ -211,7 +211,7 @@ std::string words_of_operation(const CollectiveTimeout& timeout) {
 std::string words_of_lag(const std::vector<int>& ranks, int64_t least, int64_t most) {
   return words_of_ranks(ranks) +
          (least < 0 ? fmt::format(" had started none, others had come to number {}", most)
-                    : fmt::format(" had come to number {} only, others to {}", least, most));
+                    : fmt::format(" had come to number {} only, others up to {}", least, most));
 }
 
 /// What a rank's watchdog said of the operation that it waited for; null where it did not.
@@ -324,6 +324,12 @@ Waiting waiting_for(const AttemptParts& parts, const RunFacts& facts,
     std::set<int> present = waiters.ranks;
     for (const auto& [rank, place] : waiters.places) present.insert(rank);
     absent = absent_ranks(present, world, is_likely);
+    // Nor is who waits at a later operation, where no words tell groups apart.
+    std::erase_if(absent, [&](int rank) {
+      const CollectiveTimeout* other = timeout_of(parts, rank);
+      return other != nullptr && other->group_id == operation.group_id &&
+             other->sequence > operation.sequence;
+    });
   }
   // Who waits elsewhere may be of another group; where nobody else is left it is one that came
   // late.
@@ -331,6 +337,7 @@ Waiting waiting_for(const AttemptParts& parts, const RunFacts& facts,
   std::erase_if(silent, [&](int rank) { return waiters.elsewhere.contains(rank); });
   const auto name = [&](const std::vector<int>& ranks) {
     waiting.missing = ranks;
+    waiting.told.insert(ranks.begin(), ranks.end());
     waiting.who =
         fmt::format("{}{} did not come", is_likely ? "most likely " : "", words_of_ranks(ranks));
   };

@@ -132,7 +132,7 @@ BOOST_FIXTURE_TEST_CASE(a_killed_process_is_told_what_frees_memory_of_the_host, 
   BOOST_TEST(text.out.find("what would free memory of the host:\n") != std::string::npos, text.out);
 }
 
-// Otherwise remedies of lesser causes would look like the answer.
+// Otherwise remedies of other causes would look like the answer.
 BOOST_FIXTURE_TEST_CASE(a_wall_without_a_remedy_is_told, Diagnose) {
   const std::string command =
       "torchrun pretrain_gpt.py --bf16 --num-layers 4 --hidden-size 64 --num-attention-heads 4 "

@@ -105,10 +105,10 @@ void write_weights_of_preset(Writing& out) {
   if (out.dialect != Dialect::megatron_bridge) return;
   const bool is_on = out.knobs().fp8_param_gather;
   if (is_on == preset_gathers_fp8(out.knobs())) return;
+  // A preset's name and a field beside it do not go together.
   if (is_on) {
-    out.parts.say("fp8_param", true);
+    out.cannot_say("fp8_param_gather=true", "its preset has it off");
   } else {
-    // A preset's name and a field beside it do not go together.
     out.cannot_say("fp8_param_gather=false", "its preset has it on");
   }
 }

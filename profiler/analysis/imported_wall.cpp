@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "profiler/analysis/imported_recompute.h"
 #include "profiler/analysis/imported_replay.h"
 #include "profiler/analysis/imported_steps.h"
+#include "profiler/analysis/judged_work.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/missing_ranks.h"
 #include "profiler/analysis/one_run.h"
@@ -25,10 +25,6 @@ namespace {
 
 /// A replay whose length differs from the recorded step by more is not used.
 constexpr double kMostReplayError = 0.05;
-/// Recorders bring the device's times to the host's clock with about this error.
-constexpr int64_t kClockErrorNs = 10'000;
-/// One operation of so many before its launch is still an accident.
-constexpr int64_t kFewestTooEarly = 100;
 
 /// The cause of no verdict where communication was found on no other rank.
 constexpr const char* kUnmatched = "unmatched";
@@ -65,22 +61,10 @@ class Judge {
       rank.segments = explain_steps(trace, rank.window, windows.wide());
       rank.recomputed = recomputed_alone(trace, rank.window.ops, windows.wide());
       comm_exposed_ns_ += static_cast<double>(windows.measure_wide(rank.window).exposed_comm_ns);
-      for (const uint32_t row : rank.window.ops) {
-        const ImportedOp& op = trace.ops[row];
-        const HostCall* call = trace.launch_of(op);
-        if (call != nullptr && op.start_ns < call->start_ns - kClockErrorNs) ++num_too_early_;
-        const auto op_ns = static_cast<double>(op.duration_ns());
-        const bool is_comm = windows.wide().of(op) == WorkClass::communication;
-        if (is_comm) comm_volume_ns_ += op_ns;
-        if (op.kind == ActivityKind::copy || op.kind == ActivityKind::fill) continue;
-        has_kernels_ = true;
-        kernel_ns_ += op_ns;
-        if (!trace.has_name(op) && !is_comm) unnamed_ns_ += op_ns;
-      }
+      work_.add(trace, rank.window, windows.wide());
       roofline_.add(trace, rank.window.ops, windows.wide(), peaks);
       kernels_.add(trace, rank.window, windows.wide());
       ++num_judged_;
-      num_ops_ += static_cast<int64_t>(rank.window.ops.size());
     }
     blame_.resize(traces.size());
   }
@@ -241,29 +225,9 @@ class Judge {
 
   /// False where there is no verdict.
   bool choose(ImportedWall& wall) const {
-    if (is_too_little()) {
-      wall.sub_cause = "too little";
-      wall.summary =
-          fmt::format("unknown: {} device operations in {} are not enough to judge a run", num_ops_,
-                      base::format_ns(longest_ns()));
-      return false;
-    }
-    if (num_too_early_ > num_ops_ / kFewestTooEarly) {
-      wall.sub_cause = "clocks";
-      wall.summary = fmt::format("unknown: clocks differ: {} of {} operations precede their launch",
-                                 num_too_early_, num_ops_);
-      return false;
-    }
-    if (!has_kernels_) {
-      wall.sub_cause = "no kernels";
-      wall.summary = "unknown: the traces hold no kernel, only copies and fills";
-      return false;
-    }
-    // Whether they compute or communicate is not known.
-    if (unnamed_ns_ >= base::kLeastBindingRatio * kernel_ns_ && unnamed_ns_ > 0) {
-      wall.sub_cause = "unnamed";
-      wall.summary = fmt::format("unknown: {} of the kernels' time is of kernels without a name",
-                                 base::format_ratio(unnamed_ns_ / kernel_ns_));
+    if (std::optional<NoVerdict> none = work_.why_unjudged()) {
+      wall.sub_cause = std::move(none->sub_cause);
+      wall.summary = std::move(none->summary);
       return false;
     }
     // Labels stand in the order in which ties are decided, those that could be removed first.
@@ -575,11 +539,11 @@ class Judge {
     if (wall.label == WallLabel::pipeline && !replay_) {
       wall.sub_cause = row_of(SubCause::bubble).name;
     }
-    if (comm_volume_ns_ == 0) return;
+    if (work_.comm_volume_ns() == 0) return;
     const auto add_ns = [&](const char* name, double ns, const char* text) {
       add_evidence(wall, name, ns / num_judged_, "ns", text);
     };
-    add_ns("comm_volume_ns", comm_volume_ns_, "communication kernels, summed, a rank");
+    add_ns("comm_volume_ns", work_.comm_volume_ns(), "communication kernels, summed, a rank");
     add_ns("comm_exposed_ns", comm_exposed_ns_,
            "of communication, with nothing else on the device");
     add_ns("comm_blocking_ns", blocking_ns_, "of that, what the next work waited for");
@@ -652,25 +616,16 @@ class Judge {
     }
     if (wall.label == WallLabel::unknown) {
       const std::vector<std::string> wanted =
-          what_to_record(traces_, {is_too_little(), wall.sub_cause == kUnmatched});
+          what_to_record(traces_, {work_.is_too_little(), wall.sub_cause == kUnmatched});
       add_evidence(wall, "to_record", static_cast<double>(wanted.size()), "count",
                    fmt::format("for a verdict record next time: {}", fmt::join(wanted, "; ")));
     }
   }
 
-  [[nodiscard]] bool is_too_little() const {
-    return num_ops_ < kMinJudgedOps || longest_ns() < kMinJudgedNs;
-  }
-
-  [[nodiscard]] int64_t longest_ns() const {
-    int64_t longest = 0;
-    for (const JudgedRank& rank : ranks_) longest = std::max(longest, rank.window_ns());
-    return longest;
-  }
-
   std::span<const ImportedTrace> traces_;
   const DevicePeaks& peaks_;
   const MemoryFacts& memory_;
+  JudgedWork work_;
   ImportedRoofline roofline_;
   KernelCosts kernels_;
   std::vector<JudgedRank> ranks_;              // by trace
@@ -678,11 +633,6 @@ class Judge {
   std::vector<bool> is_offloading_;            ///< by trace
   int num_judged_ = 0;
   bool has_absurd_times_ = false;
-  int64_t num_ops_ = 0;
-  int64_t num_too_early_ = 0;  ///< of those, that start before their launch does
-  bool has_kernels_ = false;
-  double kernel_ns_ = 0;
-  double unnamed_ns_ = 0;  ///< of that, kernels whose names no file says
   /// By trace, by label: lost time that this rank causes, on whichever rank it is lost.
   std::vector<std::array<double, kNumWallLabels>> blame_;
   /// By trace, by op: until when it was waiting, and for whom.
@@ -690,7 +640,6 @@ class Judge {
   CollectiveMatching matching_;
   MissingRanks missing_;
   std::optional<ImportedReplay> replay_;  ///< set where the verdict comes from it
-  double comm_volume_ns_ = 0;
   double comm_exposed_ns_ = 0;
   double blocking_ns_ = 0;
   double waited_ns_ = 0;

@@ -163,7 +163,7 @@ struct ImportedStep {
 
 struct TraceFacts {
   std::string file;     ///< as the user named it
-  std::string format;   ///< "kineto", "nsys", "rocprofiler-sdk"
+  std::string format;   ///< "kineto", "nsys", "rocprofiler-sdk", "moetune"
   std::string version;  ///< version of the format or of the tool; empty: unknown
   std::optional<int64_t> rank;
   bool is_rank_guessed = false;  ///< `rank` comes from the file's name, or from counting

@@ -4,6 +4,8 @@
 #include <cctype>
 #include <string>
 
+#include "kernels/base/step_parts.h"
+
 namespace moetune::profiler {
 namespace {
 
@@ -38,6 +40,9 @@ constexpr auto kGroupWords = std::to_array<GroupWord>({
 }  // namespace
 
 std::optional<std::string_view> group_of_words(std::string_view words) {
+  // Our own groups have our own names.
+  const base::GroupRow* own = base::find_group(words);
+  if (own != nullptr && *own->adjective != '\0') return std::string_view(own->name);
   std::string lower(words);
   for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   for (const GroupWord& row : kGroupWords) {

@@ -30,6 +30,7 @@ constexpr RecordingRow kRecordings[] = {
     {"rocprofiler-sdk", "rocprofv3 --hip-trace", "", "rocprofv3 --marker-trace, with a range each",
      "PyTorch's profiler names them",
      "rocprofv3 does not record shapes of operators, PyTorch's profiler does"},
+    {"moetune", "", "", "", "", "moetune's own steps are not set against a device here"},
 };
 
 /// Copies and fills alone show no step.

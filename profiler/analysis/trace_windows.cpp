@@ -180,7 +180,10 @@ TraceWindows::TraceWindows(const ImportedTrace& trace, DeviceOps ops)
     : trace_(trace),
       has_copies_(ops == DeviceOps::all || trace.facts.format != "rocprofiler-sdk"),
       nccl_(trace.names, RuleSet::nccl),
-      wide_(ops == DeviceOps::all ? WorkClasses(trace) : WorkClasses(trace.names, RuleSet::wide)) {
+      // Of our own steps no other tool has figures, and their communication has no kernels' names.
+      wide_(ops == DeviceOps::all || trace.facts.format == "moetune"
+                ? WorkClasses(trace)
+                : WorkClasses(trace.names, RuleSet::wide)) {
   const size_t num_ops = trace.ops.size();
   latest_end_block_.assign((num_ops + kBlockOps - 1) / kBlockOps,
                            std::numeric_limits<int64_t>::min());

@@ -13,6 +13,8 @@
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "profiler/analysis/kernel_classes.h"
+#include "profiler/import/byte_source.h"
+#include "profiler/import/trace_files.h"
 #include "sweeps/load.h"
 #include "sweeps/runs/echoed_config.h"
 #include "sweeps/runs/run_folder.h"
@@ -52,6 +54,10 @@ RunFolder sorted_files(const std::vector<std::string>& paths) {
   for (const std::string& path : paths) {
     RunFolder found = find_run_files(path);
     if (found.logs.empty() && found.traces.empty() && found.configs.empty()) {
+      constexpr size_t kHeadBytes = 4096;
+      if (std::filesystem::is_regular_file(path)) {
+        profiler::refuse_perfetto(path, profiler::first_bytes(path, kHeadBytes));
+      }
       throw base::UsageError(
           fmt::format("{}: {} no log, trace or configuration of a run that moetune knows", path,
                       std::filesystem::is_directory(path) ? "holds" : "is"));

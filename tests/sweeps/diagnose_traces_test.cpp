@@ -127,6 +127,7 @@ BOOST_AUTO_TEST_CASE(imported_traces_are_written_for_viewers) {
   BOOST_TEST(after.at("ranks").at(0).at("windows") == before.at("ranks").at(0).at("windows"));
   BOOST_TEST(after.at("wall").at("label") == before.at("wall").at("label"));
   BOOST_TEST(run({"trace", "--from", kOne, "--out", perfetto}).code == 0);
+  check_refused({"diagnose", perfetto}, 2, {perfetto, "cannot be read back", "--format chrome"});
   // From the original or from the copy: the same slices at the same times.
   const std::string copied = folder.file("copied.pftrace");
   BOOST_TEST(run({"trace", "--from", chrome, "--out", copied}).code == 0);

@@ -1,0 +1,430 @@
+#include "profiler/import/own_steps.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <initializer_list>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "kernels/base/error.h"
+#include "kernels/base/median.h"
+#include "profiler/import/rank_traces.h"
+#include "profiler/import/step_traces.h"
+#include "profiler/record.h"
+
+namespace moetune::profiler {
+namespace {
+
+/// On devices, ends of one collective differ by about this; on virtual clocks not at all.
+constexpr int64_t kOwnEndsAgreeNs = 100'000;
+/// So many messages tell who the other rank is.
+constexpr size_t kMostComparedEnds = 64;
+/// What recording an event takes of a launch, or waiting for one.
+constexpr int64_t kOwnEventCallNs = 100;
+
+struct OwnCollectiveRow {
+  std::string_view word;  ///< in the op's name
+  std::string_view collective;
+};
+/// The first that fits; the last one fits all.
+constexpr OwnCollectiveRow kOwnCollectives[] = {
+    {"dispatch", "all_to_allv"},
+    {"combine", "all_to_allv"},
+    {"exchange", "all_to_allv"},
+    {"kv_shift", "all_to_allv"},
+    {"Gather", "_allgather_base"},
+    {"gather", "_allgather_base"},
+    {"Scatter", "_reduce_scatter_base"},
+    {"scatter", "_reduce_scatter_base"},
+    {"", "allreduce"},
+};
+
+bool says(const TraceRecord& record, std::string_view word) {
+  return record.name.text().find(word) != std::string::npos;
+}
+
+/// Sums and differences of what passes fit into 64 bits.
+void check_times(const std::string& path, const std::vector<StepTrace>& steps) {
+  const auto check = [&](int32_t rank, std::initializer_list<int64_t> times_ns) {
+    for (const int64_t ns : times_ns) {
+      if (ns <= kMostImportedNs && ns >= -kMostImportedNs) continue;
+      throw base::UsageError(
+          fmt::format("{}: rank {} has a time of {} ns, which no trace's is", path, rank, ns));
+    }
+  };
+  for (const StepTrace& step : steps) {
+    check(step.rank, {step.start_ns, step.end_ns});
+    for (const TraceRecord& one : step.records) {
+      check(step.rank, {one.start_ns, one.end_ns, one.launch_start_ns, one.launch_end_ns});
+    }
+  }
+}
+
+/// Of a step's communication: which one of its group.
+using OwnInstance = std::pair<int32_t, int64_t>;  // step, sequence
+using OwnEnds = std::map<OwnInstance, int64_t>;
+/// Steps of each rank.
+using OwnRanks = std::map<int32_t, std::vector<const StepTrace*>>;
+
+/// Middle distance of the ends that both have; none where they have none in common.
+std::optional<int64_t> distance_between(const OwnEnds& a, const OwnEnds& b) {
+  std::vector<int64_t> distances;
+  for (const auto& [instance, end_ns] : a) {
+    const auto other = b.find(instance);
+    if (other == b.end()) continue;
+    distances.push_back(std::abs(end_ns - other->second));
+    if (distances.size() == kMostComparedEnds) break;
+  }
+  if (distances.empty()) return std::nullopt;
+  return base::upper_median(std::move(distances));
+}
+
+/// Who communicates with whom.
+class OwnGroups {
+ public:
+  explicit OwnGroups(const OwnRanks& ranks) {
+    std::map<std::string, std::map<int32_t, OwnEnds>> collectives;  // by group
+    std::map<std::string, std::map<int32_t, OwnEnds>> messages;     // by op
+    std::map<int32_t, std::string> group_of_messages;
+    for (const auto& [rank, steps] : ranks) {
+      for (const StepTrace* step : steps) {
+        for (const TraceRecord& one : step->records) {
+          if (one.group.empty() || one.sequence < 0) continue;
+          const OwnInstance instance = {step->step, one.sequence};
+          if (one.kind == RecordKind::p2p) {
+            messages[one.name.text()][rank].emplace(instance, one.end_ns);
+            group_of_messages.emplace(rank, one.group.text());
+          } else {
+            collectives[one.group.text()][rank].emplace(instance, one.end_ns);
+          }
+        }
+      }
+    }
+    const bool is_virtual = std::ranges::any_of(
+        collectives, [](const auto& group) { return has_equal_ends(group.second); });
+    const int64_t most_ns = is_virtual ? 0 : kOwnEndsAgreeNs;
+    for (const auto& [group, ends] : collectives) split(group, ends, most_ns);
+    for (const auto& [op, ends] : messages) find_peers(op, ends, messages);
+    for (const auto& [rank, group] : group_of_messages) add_pipeline(rank, group);
+  }
+
+  /// Ascending; the rank alone where no other one is known.
+  [[nodiscard]] std::vector<int32_t> members(int32_t rank, const std::string& group) const {
+    const auto found = members_.find({rank, group});
+    return found == members_.end() ? std::vector{rank} : found->second;
+  }
+  /// Of a message; -1: not known.
+  [[nodiscard]] int32_t peer(int32_t rank, const std::string& op) const {
+    const auto found = peers_.find({rank, op});
+    return found == peers_.end() ? -1 : found->second;
+  }
+
+ private:
+  /// As on virtual clocks.
+  static bool has_equal_ends(const std::map<int32_t, OwnEnds>& ends) {
+    const OwnEnds& first = ends.begin()->second;
+    return std::ranges::any_of(ends, [&](const auto& one) {
+      return &one.second != &first && distance_between(first, one.second) == 0;
+    });
+  }
+
+  /// Ranks whose ends are no further apart are one communicator.
+  void split(const std::string& group, const std::map<int32_t, OwnEnds>& ends, int64_t most_ns) {
+    std::vector<std::vector<int32_t>> parts;
+    for (const auto& [rank, own] : ends) {
+      const auto part = std::ranges::find_if(parts, [&](const std::vector<int32_t>& ranks) {
+        const auto distance_ns = distance_between(ends.at(ranks.front()), own);
+        return distance_ns && *distance_ns <= most_ns;
+      });
+      if (part == parts.end()) {
+        parts.push_back({rank});
+      } else {
+        part->push_back(rank);
+      }
+    }
+    for (const std::vector<int32_t>& ranks : parts) {
+      for (const int32_t rank : ranks) members_[{rank, group}] = ranks;
+    }
+  }
+
+  /// "pp_recv.forward" of "pp_send.forward", and the other way round.
+  static std::string other_end_of(std::string op) {
+    for (const auto& [from, to] : {std::pair("send", "recv"), std::pair("recv", "send")}) {
+      if (const size_t at = op.find(from); at != std::string::npos) return op.replace(at, 4, to);
+    }
+    return {};
+  }
+
+  void find_peers(const std::string& op, const std::map<int32_t, OwnEnds>& ends,
+                  const std::map<std::string, std::map<int32_t, OwnEnds>>& messages) {
+    const auto others = messages.find(other_end_of(op));
+    if (others == messages.end()) return;
+    for (const auto& [rank, own] : ends) {
+      int64_t least_ns = std::numeric_limits<int64_t>::max();
+      for (const auto& [other, theirs] : others->second) {
+        if (other == rank) continue;
+        const auto distance_ns = distance_between(own, theirs);
+        if (!distance_ns || *distance_ns >= least_ns) continue;
+        least_ns = *distance_ns;
+        peers_[{rank, op}] = other;
+      }
+    }
+  }
+
+  /// All that messages lead to from there.
+  void add_pipeline(int32_t rank, const std::string& group) {
+    if (members_.contains({rank, group})) return;
+    std::vector<int32_t> ranks = {rank};
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      const auto from = peers_.lower_bound({ranks[i], std::string()});
+      for (auto at = from; at != peers_.end() && at->first.first == ranks[i]; ++at) {
+        if (std::ranges::find(ranks, at->second) == ranks.end()) ranks.push_back(at->second);
+      }
+    }
+    std::ranges::sort(ranks);
+    for (const int32_t one : ranks) members_[{one, group}] = ranks;
+  }
+
+  std::map<std::pair<int32_t, std::string>, std::vector<int32_t>> members_;  // by rank and group
+  std::map<std::pair<int32_t, std::string>, int32_t> peers_;                 // by rank and op
+};
+
+/// Makes one rank's steps into a trace.
+class OwnRankTrace {
+ public:
+  OwnRankTrace(const std::string& path, int32_t rank, const OwnGroups& groups)
+      : rank_(rank), groups_(groups) {
+    trace_.facts.file = path;
+    trace_.facts.format = "moetune";
+    trace_.facts.version = "1";
+    if (rank >= 0) trace_.facts.rank = rank;
+    thread_ = trace_.thread_row({rank, 0});
+  }
+
+  void add(const StepTrace& step) {
+    producers_.clear();
+    received_.clear();
+    graph_launch_ns_.reset();
+    find_producers(step);
+    find_received(step);
+    host_ns_ = step.start_ns;
+    for (const TraceRecord& one : step.records) {
+      ++trace_.facts.num_events;
+      ++trace_.facts.num_of[name_of(one.kind)];
+      if (one.end_ns < one.start_ns) ++trace_.facts.num_clipped;
+      if (one.stream == kHostStream) {
+        add_host(one);
+      } else {
+        add_device(one);
+      }
+    }
+    const int64_t end_ns = host_ns_ > step.start_ns ? host_ns_ : step.end_ns;
+    trace_.steps.push_back({step.step, step.start_ns, std::max(step.start_ns, end_ns)});
+  }
+
+  ImportedTrace finish(std::optional<int64_t> world_size) {
+    trace_.facts.world_size = world_size;
+    trace_.finish();
+    return std::move(trace_);
+  }
+
+ private:
+  /// Records that another stream waits for.
+  void find_producers(const StepTrace& step) {
+    std::map<int64_t, int32_t> streams;  // by id
+    for (const TraceRecord& one : step.records) {
+      if (one.stream == kHostStream) continue;
+      const auto producer = streams.find(one.producer_id);
+      if (producer != streams.end() && producer->second != one.stream) {
+        producers_[one.producer_id] = {producer->second, 0};
+      }
+      streams.emplace(one.id, one.stream);
+    }
+  }
+
+  /// What one exchange of experts' rows brought, the other one of its layer takes back.
+  void find_received(const StepTrace& step) {
+    using Layer = std::tuple<int32_t, int32_t, bool>;  // layer, micro-batch, forward
+    std::map<Layer, std::array<std::vector<const TraceRecord*>, 2>> exchanges;
+    for (const TraceRecord& one : step.records) {
+      if (one.group != "ep" || !(says(one, "dispatch") || says(one, "combine"))) continue;
+      exchanges[{one.layer, one.micro_batch, says(one, "forward")}][says(one, "combine") ? 1 : 0]
+          .push_back(&one);
+    }
+    for (const auto& [layer, both] : exchanges) {
+      for (size_t chunk = 0; chunk < std::min(both[0].size(), both[1].size()); ++chunk) {
+        received_[both[0][chunk]->id] = both[1][chunk]->bytes;
+        received_[both[1][chunk]->id] = both[0][chunk]->bytes;
+      }
+    }
+  }
+
+  uint32_t name(std::string_view text) { return trace_.names.intern(text); }
+  uint16_t stream_of(int32_t stream) { return trace_.stream_row({0, stream}); }
+
+  /// Returns the call's correlation.
+  uint32_t add_call(const char* function, int64_t start_ns, int64_t end_ns) {
+    const uint32_t correlation = ++num_calls_;
+    end_ns = std::max(start_ns, end_ns);
+    trace_.calls.add(
+        {start_ns, end_ns, name(function), correlation, thread_, call_kind_of(function)});
+    host_ns_ = std::max(host_ns_, end_ns);
+    return correlation;
+  }
+
+  /// Other work of the host is between the calls.
+  void add_host(const TraceRecord& record) {
+    host_ns_ = std::max(host_ns_, record.end_ns);
+    if (record.kind == RecordKind::host_sync) {
+      add_call("cudaStreamSynchronize", record.start_ns, record.end_ns);
+    } else if (says(record, "Malloc")) {
+      add_call("cudaMalloc", record.start_ns, record.end_ns);
+    } else if (says(record, "load")) {
+      trace_.ranges.add(
+          {record.start_ns, std::max(record.start_ns, record.end_ns), name("load_batch"), thread_});
+    }
+  }
+
+  void add_device(const TraceRecord& record) {
+    const bool is_graph = record.graph_id != 0;
+    const bool is_same_launch = is_graph && graph_launch_ns_ == record.launch_start_ns;
+    if (!is_same_launch) launch_ = add_launch(record);
+    graph_launch_ns_.reset();
+    if (is_graph) graph_launch_ns_ = record.launch_start_ns;
+    add_op(record);
+  }
+
+  /// With what is waited for before it, and recorded behind it. 0 where no launch was recorded.
+  uint32_t add_launch(const TraceRecord& record) {
+    if (record.launch_start_ns == 0 && record.launch_end_ns == 0) return 0;
+    int64_t start_ns = record.launch_start_ns;
+    int64_t end_ns = std::max(start_ns, record.launch_end_ns);
+    const int64_t part_ns = std::min(kOwnEventCallNs, (end_ns - start_ns) / 4);
+    const auto waited_for = producers_.find(record.producer_id);
+    if (waited_for != producers_.end() && waited_for->second.correlation != 0 &&
+        waited_for->second.stream != record.stream) {
+      add_wait(record, waited_for->second, start_ns, start_ns + part_ns);
+      start_ns += part_ns;
+    }
+    const auto own = producers_.find(record.id);
+    if (own != producers_.end()) end_ns -= part_ns;
+    const uint32_t launch = add_call(record.graph_id != 0                ? "cudaGraphLaunch"
+                                     : record.kind == RecordKind::memcpy ? "cudaMemcpyAsync"
+                                                                         : "cudaLaunchKernel",
+                                     start_ns, end_ns);
+    if (own != producers_.end()) {
+      own->second.correlation = add_call("cudaEventRecord", end_ns, end_ns + part_ns);
+    }
+    return launch;
+  }
+
+  struct Producer {
+    int32_t stream = 0;
+    uint32_t correlation = 0;  ///< of the call that recorded its event; 0: none yet
+  };
+  void add_wait(const TraceRecord& record, const Producer& producer, int64_t start_ns,
+                int64_t end_ns) {
+    ImportedSync sync;
+    sync.start_ns = start_ns;
+    sync.end_ns = end_ns;
+    sync.kind = SyncKind::stream_wait;
+    sync.stream = stream_of(record.stream);
+    sync.producer_stream = stream_of(producer.stream);
+    sync.correlation = add_call("cudaStreamWaitEvent", start_ns, end_ns);
+    sync.record_correlation = producer.correlation;
+    sync.event = producer.correlation;
+    trace_.syncs.push_back(sync);
+  }
+
+  void add_op(const TraceRecord& record) {
+    ImportedOp op;
+    op.start_ns = record.start_ns;
+    op.end_ns = std::max(record.start_ns, record.end_ns);
+    op.correlation = launch_;
+    op.stream = stream_of(record.stream);
+    op.name = name(record.name.text());
+    op.bytes = std::max<int64_t>(0, record.bytes);
+    if (record.kind == RecordKind::memcpy) {
+      const bool is_to_host = says(record, "offload") || says(record, "DtoH");
+      op.kind = ActivityKind::copy;
+      op.path = is_to_host ? CopyPath::to_host : CopyPath::to_device;
+      op.detail = name(is_to_host ? "DtoH" : "HtoD");
+    } else if (record.is_recompute) {
+      trace_.recomputed.push_back(static_cast<uint32_t>(trace_.ops.size()));
+    }
+    if (record.kind != RecordKind::memcpy && !record.group.empty()) add_comm(record, op);
+    trace_.ops.add(op);
+  }
+
+  void add_comm(const TraceRecord& record, ImportedOp& op) {
+    const std::string& group = record.group.text();
+    const std::vector<int32_t> ranks = groups_.members(rank_, group);
+    CommCall comm;
+    comm.group = name(fmt::format("{} {}", group, ranks.front()));
+    comm.description = name(group);
+    comm.members = name(fmt::format("[{}]", fmt::join(ranks, ", ")));
+    comm.dtype = name("Byte");
+    if (ranks.size() > 1) comm.group_size = static_cast<int32_t>(ranks.size());
+    comm.in_nelems = comm.out_nelems = std::max<int64_t>(1, record.bytes);
+    comm.sequence = record.sequence;
+    if (const auto received = received_.find(record.id); received != received_.end()) {
+      comm.out_nelems = std::max<int64_t>(1, received->second);
+    }
+    op.bytes = std::max(comm.in_nelems, comm.out_nelems);
+    if (record.kind == RecordKind::p2p) {
+      comm.collective = name(says(record, "recv") ? "recv" : "send");
+      comm.peer = groups_.peer(rank_, record.name.text());
+    } else {
+      const auto* row = std::ranges::find_if(
+          kOwnCollectives, [&](const OwnCollectiveRow& one) { return says(record, one.word); });
+      comm.collective = name(row->collective);
+    }
+    op.comm = static_cast<uint32_t>(trace_.comms.size());
+    trace_.comms.push_back(comm);
+  }
+
+  int32_t rank_;
+  const OwnGroups& groups_;
+  ImportedTrace trace_;
+  uint16_t thread_ = 0;
+  uint32_t num_calls_ = 0;
+  uint32_t launch_ = 0;  ///< of what is added next
+  std::optional<int64_t> graph_launch_ns_;
+  int64_t host_ns_ = 0;                    ///< when the host is done with the step
+  std::map<int64_t, Producer> producers_;  ///< by id of the record
+  std::map<int64_t, int64_t> received_;    ///< bytes, by id of the exchange
+};
+
+}  // namespace
+
+std::vector<ImportedTrace> read_own_steps(const std::string& path) {
+  const std::vector<StepTrace> steps = read_step_traces(path);
+  check_times(path, steps);
+  OwnRanks ranks;
+  for (const StepTrace& step : steps) ranks[step.rank].push_back(&step);
+  if (ranks.size() > RankTraces::kMaxRanks) {
+    throw base::UsageError(fmt::format("{}: has {} ranks, expected at most {}", path, ranks.size(),
+                                       RankTraces::kMaxRanks));
+  }
+  const OwnGroups groups(ranks);
+  // One rank alone may be what somebody kept of a run.
+  std::optional<int64_t> world_size;
+  if (ranks.size() > 1) world_size = static_cast<int64_t>(ranks.size());
+  std::vector<ImportedTrace> traces;
+  for (const auto& [rank, of_rank] : ranks) {
+    OwnRankTrace trace(path, rank, groups);
+    for (const StepTrace* step : of_rank) trace.add(*step);
+    traces.push_back(trace.finish(world_size));
+  }
+  return traces;
+}
+
+}  // namespace moetune::profiler

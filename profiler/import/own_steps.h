@@ -1,0 +1,23 @@
+// Steps of our own engine in the form of other tools' traces, so that what `moetune trace` has
+// written can be given to whatever reads traces, and gets the label that its trial has.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "profiler/imported_trace.h"
+
+namespace moetune::profiler {
+
+/// One trace for each rank, by rank, of a file that is_step_traces() knows (step_traces.h). Rules:
+///  - A record on a stream is device work, launched by the call that its launch times tell.
+///    Synchronisations are calls, loading is a range, a step is a step until its host is done.
+///  - A producer on another stream becomes a recorded event and a wait for it: these calls take a
+///    part of the launches' time.
+///  - The file does not say who shares a communicator. Collectives end at once on all its ranks, so
+///    ranks whose ends agree are one group. A message ends at once on both sides, so the rank whose
+///    ends agree best is the other one. Ranks that messages connect are one pipeline.
+/// Throws base::UsageError as TraceFileFormat::read.
+std::vector<ImportedTrace> read_own_steps(const std::string& path);
+
+}  // namespace moetune::profiler

@@ -1,0 +1,141 @@
+// What `moetune trace` has written of our own trials, given to what reads other tools' traces: the
+// ranks come back with their groups, and the label is that of the steps.
+#include "profiler/import/own_steps.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <fstream>
+#include <map>
+
+#include "kernels/base/error.h"
+#include "profiler/analysis/imported_wall.h"
+#include "profiler/analysis/matched_collectives.h"
+#include "profiler/analysis/trace_windows.h"
+#include "profiler/export/chrome_json.h"
+#include "profiler/import/trace_files.h"
+#include "tests/profiler/synthetic_trace.h"
+#include "tests/profiler/temp_folder.h"
+#include "tests/tuner/faulty_steps.h"
+
+namespace moetune::tests {
+BOOST_AUTO_TEST_SUITE(own_steps_test)
+
+namespace {
+
+using profiler::CommCall;
+using profiler::ImportedTrace;
+using profiler::StepTrace;
+using profiler::WallLabel;
+using tuner::testing::Fault;
+using tuner::testing::FaultyStep;
+
+constexpr size_t kExperts = 1;   // dp4 ep4
+constexpr size_t kPipeline = 8;  // pp2 dp2 ep2
+
+std::vector<ImportedTrace> written_and_read(const std::vector<StepTrace>& steps) {
+  const TempFolder folder;
+  const std::string path = folder.file("own.json");
+  std::ofstream file(path, std::ios::binary);
+  profiler::write_chrome_json(file, steps);
+  file.close();
+  return profiler::read_trace_file(path);
+}
+
+/// Of the communicator that a rank has in a group.
+std::string members_of(const FaultyStep& step, int32_t rank, const std::string& group) {
+  const int64_t own = step.communicators.at({rank, group});
+  std::vector<int32_t> ranks;
+  for (const auto& [key, instance] : step.communicators) {
+    if (key.second == group && instance == own) ranks.push_back(key.first);
+  }
+  return fmt::format("[{}]", fmt::join(ranks, ", "));
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(ranks_and_their_groups_come_back) {
+  const FaultyStep step = tuner::testing::play_faulty({kPipeline, {}, 1, 0.03});
+  const std::vector<ImportedTrace> traces = written_and_read(step.traces);
+  BOOST_TEST_REQUIRE(traces.size() == step.traces.size());
+  int64_t num_messages = 0;
+  for (size_t i = 0; i < traces.size(); ++i) {
+    const ImportedTrace& trace = traces[i];
+    BOOST_TEST((trace.facts.rank == static_cast<int64_t>(i)));
+    BOOST_TEST((trace.facts.world_size == static_cast<int64_t>(traces.size())));
+    BOOST_TEST(trace.facts.format == "moetune");
+    BOOST_TEST_REQUIRE(trace.steps.size() == 1U);
+    BOOST_TEST(trace.steps[0].start_ns == step.traces[i].start_ns);
+    for (const CommCall& comm : trace.comms) {
+      const std::string& group = trace.names[comm.description];
+      const auto rank = static_cast<int32_t>(i);
+      if (step.communicators.contains({rank, group})) {
+        BOOST_TEST(trace.names[comm.members] == members_of(step, rank, group));
+      }
+      const std::string& collective = trace.names[comm.collective];
+      const bool is_message = collective == "send" || collective == "recv";
+      num_messages += is_message ? 1 : 0;
+      // Of pp 2 and dp 2, ranks 0 and 2 are one pipeline, 1 and 3 the other.
+      if (is_message) BOOST_TEST(comm.peer == static_cast<int32_t>((i + 2) % 4));
+    }
+    for (const profiler::ImportedOp& op : trace.ops) BOOST_TEST(op.call != profiler::kNoRow);
+  }
+  BOOST_TEST(num_messages > 0);
+  const auto matching = profiler::match_across_ranks(traces);
+  BOOST_TEST(matching.num_ops > 0);
+  BOOST_TEST(matching.num_unmatched == 0);
+  BOOST_TEST(static_cast<int64_t>(2 * matching.messages.size()) == num_messages);
+}
+
+struct OwnWallRow {
+  Fault fault;
+  double strength;
+  WallLabel label;
+};
+// As in played_kineto_test: without the fault the step is at least a quarter shorter.
+constexpr OwnWallRow kOwnWalls[] = {
+    {Fault::slow_links, 740, WallLabel::communication},
+    {Fault::launches, 535, WallLabel::host},
+    {Fault::none, 1, WallLabel::compute},
+};
+
+BOOST_AUTO_TEST_CASE(own_steps_have_their_label) {
+  for (const OwnWallRow& row : kOwnWalls) {
+    tuner::testing::FaultyCase faulty{kExperts, {}, 3, 0.03};
+    if (row.fault != Fault::none) faulty.faults = {{row.fault, row.strength}};
+    const FaultyStep step = tuner::testing::play_faulty(faulty);
+    const std::vector<ImportedTrace> traces = written_and_read(step.traces);
+    const auto wall = profiler::classify_imported(traces, {}, step.facts.memory);
+    BOOST_TEST((wall.label == row.label), wall.summary);
+  }
+}
+
+// The table of windows tells it, too: no name of a kernel does.
+BOOST_AUTO_TEST_CASE(communication_is_known_by_what_it_is) {
+  profiler::TraceBuilder step(0, 5000);
+  step.kernel("gemm.forward", 0, 10, 20, 1020);
+  step.collective("dp_cp", 3, 20, 1020, 3020, 500, 0).sequence = 7;
+  const std::vector<ImportedTrace> traces = written_and_read({step.trace()});
+  BOOST_TEST_REQUIRE(traces.size() == 1U);
+  BOOST_TEST(!traces[0].facts.world_size.has_value());
+  const profiler::TraceWindows windows(traces[0]);
+  const auto whole = windows.make(profiler::WindowKind::whole);
+  BOOST_TEST_REQUIRE(whole.has_value());
+  const auto budget = windows.measure(*whole).wide;
+  BOOST_TEST(budget.comm_busy_ns == 2000);
+  BOOST_TEST(budget.compute_busy_ns == 1000);
+  BOOST_TEST(budget.num_comm == 1);
+  BOOST_TEST(traces[0].syncs.size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(times_that_no_trace_has_are_refused) {
+  profiler::TraceBuilder step(0, 5000);
+  step.kernel("gemm.forward", 0, 10, 20, 1020).launch_start_ns = profiler::kMostImportedNs + 1;
+  BOOST_CHECK_EXCEPTION(written_and_read({step.trace()}), base::UsageError,
+                        says("own.json", "rank 0", "which no trace's is"));
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::tests

@@ -12,6 +12,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/parallel_for.h"
 #include "kernels/base/units.h"
+#include "profiler/analysis/one_run.h"
 #include "profiler/analysis/stats.h"
 #include "profiler/analysis/trace_figures.h"
 #include "profiler/import/trace_files.h"
@@ -290,6 +291,20 @@ Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
       const ImportedTrace& trace = files[at].traces[i];
       if (trace.ops.empty()) {
         left_out.push_back(path + " holds no device work: left out");
+        continue;
+      }
+      const auto copy = std::ranges::find_if(diagnosis.traces, [&](const ImportedTrace& other) {
+        return profiler::is_copy_of(trace, other);
+      });
+      if (copy != diagnosis.traces.end()) {
+        left_out.push_back(fmt::format("{} is a copy of {}: left out", path, copy->facts.file));
+        continue;
+      }
+      if (!diagnosis.traces.empty() &&
+          trace.facts.format != diagnosis.traces.front().facts.format) {
+        const profiler::TraceFacts& first = diagnosis.traces.front().facts;
+        left_out.push_back(fmt::format("{} is of {}, {} of {}: left out", path, trace.facts.format,
+                                       first.file, first.format));
         continue;
       }
       if (const auto rank = trace.facts.rank) {

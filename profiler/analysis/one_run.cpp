@@ -6,8 +6,10 @@
 #include <map>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "kernels/base/error.h"
+#include "kernels/base/fnv.h"
 
 namespace moetune::profiler {
 namespace {
@@ -26,7 +28,57 @@ bool has_other_steps(const ImportedTrace& a, const ImportedTrace& b) {
                               [&](const ImportedStep& step) { return of_a.contains(step.number); });
 }
 
+/// Whether the file itself says the rank: names of files and counting may give one rank two.
+bool says_rank(const TraceFacts& facts) { return facts.rank && !facts.is_rank_guessed; }
+
+/// Of all device work: when, on which stream, and what.
+uint64_t hash_of_ops(const ImportedTrace& trace) {
+  std::vector<uint64_t> names(trace.names.size());
+  for (size_t i = 0; i < names.size(); ++i) {
+    names[i] = base::fnv_of(trace.names[static_cast<uint32_t>(i)]);
+  }
+  uint64_t hash = base::kFnvStart;
+  for (const ImportedOp& op : trace.ops) {
+    for (const uint64_t value :
+         {static_cast<uint64_t>(op.start_ns), static_cast<uint64_t>(op.end_ns), uint64_t{op.stream},
+          names[op.name]}) {
+      hash = base::fnv_with(hash ^ (hash >> 29U), value);
+    }
+  }
+  return hash;
+}
+
+/// Numbers of ranks that cannot be of one run.
+void check_world(std::span<const ImportedTrace> traces, const TraceFacts& sized) {
+  int64_t num_given = 0;
+  for (const ImportedTrace& trace : traces) {
+    const TraceFacts& facts = trace.facts;
+    if (facts.rank && !facts.is_rank_counted && *facts.rank >= *sized.world_size) {
+      throw base::UsageError(
+          fmt::format("{} is of a run of {} ranks, {} of rank {}: expected traces of one run",
+                      sized.file, *sized.world_size, facts.file, *facts.rank));
+    }
+    num_given += trace.ops.empty() ? 0 : 1;
+    if (num_given > *sized.world_size) {
+      throw base::UsageError(
+          fmt::format("{} is of a run of {} ranks, which have a trace each without {}: expected "
+                      "traces of one run",
+                      sized.file, *sized.world_size, facts.file));
+    }
+  }
+}
+
 }  // namespace
+
+bool is_copy_of(const ImportedTrace& a, const ImportedTrace& b) {
+  if (a.facts.file == b.facts.file || (says_rank(a.facts) && says_rank(b.facts))) return false;
+  const size_t num_ops = a.ops.size();
+  if (num_ops == 0 || b.ops.size() != num_ops) return false;
+  const auto has_same_times = [&](size_t row) {
+    return a.ops[row].start_ns == b.ops[row].start_ns && a.ops[row].end_ns == b.ops[row].end_ns;
+  };
+  return has_same_times(0) && has_same_times(num_ops - 1) && hash_of_ops(a) == hash_of_ops(b);
+}
 
 void check_one_run(std::span<const ImportedTrace> traces) {
   std::map<int64_t, const TraceFacts*> by_rank;
@@ -35,6 +87,18 @@ void check_one_run(std::span<const ImportedTrace> traces) {
   const ImportedTrace* named = nullptr;
   for (const ImportedTrace& trace : traces) {
     const TraceFacts& facts = trace.facts;
+    if (facts.format != traces[0].facts.format) {
+      throw base::UsageError(
+          fmt::format("{} is of {}, {} of {}: expected traces of one run by one recorder",
+                      traces[0].facts.file, traces[0].facts.format, facts.file, facts.format));
+    }
+    for (const ImportedTrace& other : traces.first(static_cast<size_t>(&trace - traces.data()))) {
+      if (!is_copy_of(trace, other)) continue;
+      throw base::UsageError(
+          fmt::format("{} has the same kernels at the same times as {}: expected one trace of each "
+                      "rank of one run",
+                      facts.file, other.facts.file));
+    }
     if (facts.world_size) {
       if (sized == nullptr) sized = &facts;
       if (*facts.world_size != *sized->world_size) {
@@ -65,6 +129,7 @@ void check_one_run(std::span<const ImportedTrace> traces) {
                       named->facts.file, named->device_name(), facts.file, device));
     }
   }
+  if (sized != nullptr) check_world(traces, *sized);
 }
 
 }  // namespace moetune::profiler

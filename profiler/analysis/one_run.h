@@ -7,8 +7,14 @@
 
 namespace moetune::profiler {
 
+/// Whether one is a copy of the other: of two files of which not both say their rank, with the same
+/// device work at the same times.
+bool is_copy_of(const ImportedTrace& a, const ImportedTrace& b);
+
 /// Throws base::UsageError, which names the files, where traces cannot be of the same steps of one
-/// run: a rank occurs twice, or sizes of the world, numbers of steps or devices differ.
+/// run: a rank occurs twice or one file is a copy of another, recorders, sizes of the world,
+/// numbers of steps or devices differ, or there are more traces or a higher rank than the world
+/// has.
 void check_one_run(std::span<const ImportedTrace> traces);
 
 }  // namespace moetune::profiler

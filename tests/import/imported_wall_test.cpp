@@ -541,6 +541,53 @@ BOOST_AUTO_TEST_CASE(traces_of_other_steps_or_devices_are_refused) {
   BOOST_CHECK_EXCEPTION(classify_imported(traces), base::UsageError, says("NVIDIA A100"));
 }
 
+// No file says its rank: what it holds tells that it is there twice.
+BOOST_AUTO_TEST_CASE(copies_and_other_recorders_are_no_further_ranks) {
+  const auto trace = [](const char* file, double kernel_us) {
+    ImportedTrace made = busy(40, kernel_us).read();
+    made.facts.file = file;
+    return made;
+  };
+  std::vector<ImportedTrace> traces;
+  traces.push_back(trace("a.json", 100));
+  traces.push_back(trace("b.json", 100));
+  BOOST_CHECK_EXCEPTION(classify_imported(traces), base::UsageError,
+                        says("a.json", "b.json", "same kernels at the same times"));
+  // Names of files, or counting, may call them what they like.
+  traces[0].facts.rank = 0;
+  traces[1].facts.rank = 1;
+  traces[1].facts.is_rank_guessed = true;
+  BOOST_CHECK_EXCEPTION(classify_imported(traces), base::UsageError, says("a.json", "b.json"));
+  traces[1].facts.is_rank_guessed = false;
+  BOOST_CHECK_NO_THROW(classify_imported(traces));
+  traces[1] = trace("b.json", 100.001);
+  BOOST_CHECK_NO_THROW(classify_imported(traces));
+  traces[1].facts.format = "nsys";
+  BOOST_CHECK_EXCEPTION(classify_imported(traces), base::UsageError,
+                        says("a.json", "kineto", "b.json", "nsys"));
+}
+
+BOOST_AUTO_TEST_CASE(a_run_has_no_more_ranks_than_it_says) {
+  const auto trace = [](const char* file, double kernel_us, std::optional<int64_t> rank,
+                        std::optional<int64_t> world_size) {
+    ImportedTrace made = busy(40, kernel_us).read();
+    made.facts.file = file;
+    made.facts.rank = rank;
+    made.facts.world_size = world_size;
+    return made;
+  };
+  std::vector<ImportedTrace> traces;
+  traces.push_back(trace("a.json", 100, 0, 2));
+  traces.push_back(trace("b.json", 101, 3, std::nullopt));
+  BOOST_CHECK_EXCEPTION(classify_imported(traces), base::UsageError,
+                        says("a.json", "a run of 2 ranks", "b.json of rank 3"));
+  traces[1].facts.rank = 1;
+  BOOST_CHECK_NO_THROW(classify_imported(traces));
+  traces.push_back(trace("c.json", 102, std::nullopt, std::nullopt));
+  BOOST_CHECK_EXCEPTION(classify_imported(traces), base::UsageError,
+                        says("a.json", "a trace each without c.json"));
+}
+
 // Whatever the trace: every moment has one cause.
 BOOST_AUTO_TEST_CASE(causes_tile_the_window) {
   tests::Random random(11);

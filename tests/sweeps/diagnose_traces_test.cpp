@@ -101,6 +101,24 @@ BOOST_AUTO_TEST_CASE(traces_that_are_not_of_one_run_are_refused) {
   check_refused({"diagnose", folder.file("host.json")}, 2, {"holds no device work"});
 }
 
+// Of files named by themselves it is a mistake, in a folder the second is left out, as with logs.
+BOOST_AUTO_TEST_CASE(a_copy_is_no_further_rank) {
+  const std::string content =
+      R"({"traceEvents": [{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7,
+          "ts": 20, "dur": 5, "args": {"stream": 7, "device": 0}}]})";
+  std::filesystem::create_directory(folder.file("run"));
+  for (const char* name : {"run/a.json", "run/b.json"}) {
+    tests::write_text(folder.file(name), content);
+  }
+  check_refused({"diagnose", folder.file("run/a.json"), folder.file("run/b.json")}, 2,
+                {"a.json", "b.json", "same kernels at the same times"});
+  const tests::Answer answer = run({"diagnose", folder.file("run"), "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  BOOST_TEST(document.at("ranks").size() == 1u);
+  BOOST_TEST(document.at("notes").dump().find("b.json is a copy of") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(of_many_files_that_are_left_out_five_are_named) {
   std::filesystem::create_directory(folder.file("run"));
   for (int i = 0; i < 8; ++i) {

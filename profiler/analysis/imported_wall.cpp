@@ -616,7 +616,8 @@ class Judge {
     }
     if (wall.label == WallLabel::unknown) {
       const std::vector<std::string> wanted =
-          what_to_record(traces_, {work_.is_too_little(), wall.sub_cause == kUnmatched});
+          what_to_record(traces_, {work_.is_too_little(), wall.sub_cause == kUnmatched,
+                                   work_.are_ids_shared(), work_.lacks_lengths()});
       add_evidence(wall, "to_record", static_cast<double>(wanted.size()), "count",
                    fmt::format("for a verdict record next time: {}", fmt::join(wanted, "; ")));
     }

@@ -50,7 +50,8 @@ struct ImportedWall {
 ///    host and device; without steps, all launched work; else all work. With too little of it there
 ///    is no verdict.
 ///  - There is no verdict either where a hundredth of the work starts before its launch (clocks
-///    differ), without kernels, or where a tenth of their time is of kernels without a name.
+///    differ), without kernels, where a tenth of them has no positive duration, where correlation
+///    ids are not unique, or where a tenth of their time is of kernels without a name.
 ///  - Each moment gets a cause (trace_causes.h). Waiting in a matched collective is booked to the
 ///    rank that came last, under what that rank did meanwhile: host, or compute (imbalance).
 ///    Waiting for a rank without a trace cannot be told from a transfer, or from what a stage waits

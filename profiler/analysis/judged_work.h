@@ -25,6 +25,10 @@ class JudgedWork {
 
   /// Less than kMinJudgedOps, or no window of kMinJudgedNs.
   [[nodiscard]] bool is_too_little() const;
+  /// Kernels share correlation ids while launches are left over: what launched what is not known.
+  [[nodiscard]] bool are_ids_shared() const;
+  /// A tenth of the kernels or more does not end after its start.
+  [[nodiscard]] bool lacks_lengths() const;
   /// The first reason that holds; empty: what was added can be judged.
   [[nodiscard]] std::optional<NoVerdict> why_unjudged() const;
   /// Communication kernels, summed over all ranks.
@@ -35,6 +39,9 @@ class JudgedWork {
   int64_t num_ops_ = 0;
   int64_t num_too_early_ = 0;  ///< of those, that start before their launch does
   int64_t num_kernels_ = 0;
+  int64_t num_without_length_ = 0;  ///< of those
+  int64_t num_traced_kernels_ = 0;  ///< of the whole traces
+  int64_t num_mixed_up_ = 0;        ///< of those, that share their ids
   double kernel_ns_ = 0;
   double unnamed_ns_ = 0;  ///< of that, kernels whose names no file says
   double comm_volume_ns_ = 0;

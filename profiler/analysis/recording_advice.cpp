@@ -84,10 +84,13 @@ std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces,
     wanted.push_back(
         fmt::format("whole steps with at least {} operations of the device", kMinJudgedOps));
   }
-  if (std::ranges::any_of(traces, lacks_launches)) {
+  if (lack.are_ids_shared) {
+    wanted.emplace_back("correlation ids as the recorder gives them, one for each launch");
+  } else if (std::ranges::any_of(traces, lacks_launches)) {
     wanted.push_back("the host's calls over whole steps" + how(&RecordingRow::calls));
   }
   if (std::ranges::any_of(traces, lacks_names)) wanted.emplace_back("the kernels' names");
+  if (lack.lacks_lengths) wanted.emplace_back("when each kernel ends");
   if (lack.is_unmatched) {
     wanted.push_back("which message or collective each kernel of communication is of" +
                      how(&RecordingRow::partners));

@@ -17,8 +17,10 @@ constexpr int64_t kMinJudgedNs = 1'000'000;
 
 /// Why there is no verdict, as far as the traces themselves do not show it.
 struct VerdictLack {
-  bool is_too_little = false;  ///< less work than the constants above
-  bool is_unmatched = false;   ///< communication that was found on no other rank
+  bool is_too_little = false;   ///< less work than the constants above
+  bool is_unmatched = false;    ///< communication that was found on no other rank
+  bool are_ids_shared = false;  ///< correlation ids do not tell what launched what
+  bool lacks_lengths = false;   ///< kernels that do not end after their start
 };
 
 /// What the traces of a run lack for a verdict, the most helpful first: texts that complete "record

@@ -290,6 +290,65 @@ BOOST_AUTO_TEST_CASE(kernels_without_names_have_no_verdict) {
              unnamed.evidence.back().text);
 }
 
+// Whatever they cost, it is not in the file: what is left looks like waiting for the host.
+BOOST_AUTO_TEST_CASE(kernels_without_durations_have_no_verdict) {
+  const auto wall = [](int num_bad, double duration_us) {
+    EventText events;
+    for (int i = 0; i < 50; ++i) {
+      events.call(100 * i, 10, i + 1).kernel(100 * i + 12, i < num_bad ? duration_us : 30, i + 1);
+    }
+    return verdict_of(events);
+  };
+  BOOST_TEST(name_of(wall(4, 0).label) == "host");
+  for (const double duration_us : {0.0, -30.0}) {
+    const ImportedWall bad = wall(5, duration_us);
+    BOOST_TEST(name_of(bad.label) == "unknown");
+    BOOST_TEST(bad.sub_cause == "no durations");
+    BOOST_TEST(bad.summary == "unknown: 5 of 50 kernels (10.0 %) have no positive duration");
+    BOOST_TEST(bad.evidence.back().text.find("when each kernel ends") != std::string::npos,
+               bad.evidence.back().text);
+  }
+  BOOST_TEST(name_of(wall(50, -1).label) == "unknown");
+}
+
+// One id for all kernels: of a call, of none, or of as many calls. Copies have their own.
+BOOST_AUTO_TEST_CASE(ids_that_are_not_unique_have_no_verdict) {
+  const auto wall = [](int kernel_id, int num_kernels_each) {
+    EventText events;
+    for (int i = 0; i < 50; ++i) {
+      const int own = i / num_kernels_each * num_kernels_each + 1;
+      events.call(100 * i, 5, i + 1).kernel(100 * i + 12, 30, kernel_id == 0 ? own : kernel_id);
+      events.call(100 * i + 6, 3, 1000 + i, "cudaMemcpyAsync").copy(100 * i + 50, 20, 1000 + i);
+    }
+    return verdict_of(events);
+  };
+  BOOST_TEST(wall(0, 1).sub_cause != "ids");
+  const ImportedWall of_one_call = wall(1, 1);
+  BOOST_TEST(name_of(of_one_call.label) == "unknown");
+  BOOST_TEST(of_one_call.sub_cause == "ids", of_one_call.summary);
+  // All launches but one have launched nothing.
+  BOOST_TEST(of_one_call.summary.ends_with("49 of 50 kernels are affected"), of_one_call.summary);
+  const ImportedWall of_none = wall(777, 1);
+  BOOST_TEST(of_none.sub_cause == "ids", of_none.summary);
+  BOOST_TEST(of_none.summary.find("only copies") == std::string::npos, of_none.summary);
+  const std::string& advice = of_none.evidence.back().text;
+  BOOST_TEST(advice.find("one for each launch") != std::string::npos, advice);
+  BOOST_TEST(wall(0, 2).sub_cause == "ids");
+}
+
+// Launches of kernels are missing, those of copies are there.
+BOOST_AUTO_TEST_CASE(kernels_without_launches_are_told_of) {
+  EventText events;
+  for (int i = 0; i < 50; ++i) {
+    events.kernel(100 * i + 12, 30, i + 1);
+    events.call(100 * i + 6, 3, 1000 + i, "cudaMemcpyAsync").copy(100 * i + 50, 20, 1000 + i);
+  }
+  const ImportedWall wall = verdict_of(events);
+  BOOST_TEST(wall.sub_cause == "no kernels", wall.summary);
+  BOOST_TEST(wall.summary.find("none of the 50 kernels has its launch") != std::string::npos,
+             wall.summary);
+}
+
 BOOST_AUTO_TEST_CASE(copies_alone_have_no_verdict) {
   EventText events;
   for (int i = 0; i < 50; ++i) {

@@ -569,12 +569,16 @@ class Judge {
     add_ns("comm_waiting_ns", waited_ns_, "of that, waiting for a rank that came late");
     const double matched =
         1 - static_cast<double>(matching_.num_unmatched) / static_cast<double>(matching_.num_ops);
+    const auto worst = matching_.residual_trace;
     add_evidence(
         wall, "matched_ratio", matched, "ratio",
-        fmt::format("{} of the collectives were found on other ranks{}; their ends agree "
-                    "to {}",
-                    base::format_ratio(matched), missing_.num() > 0 ? " that have a trace" : "",
-                    base::format_ns(matching_.residual_ns)));
+        fmt::format(
+            "{} of the collectives were found on other ranks{}; their ends agree "
+            "to {}{}",
+            base::format_ratio(matched), missing_.num() > 0 ? " that have a trace" : "",
+            base::format_ns(matching_.residual_ns),
+            worst ? fmt::format(" on rank {}, the worst", rank_of(static_cast<int32_t>(*worst)))
+                  : std::string()));
   }
 
   /// Nothing tells a transfer, or what a stage waits for, from waiting for a rank without a trace.

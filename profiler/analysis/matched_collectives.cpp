@@ -129,7 +129,8 @@ void find_last(std::span<const ImportedTrace> traces, MatchedCollective& one) {
 struct MatchedSeries {
   std::vector<MatchedCollective> matched;
   ClockShifts shifts;
-  std::vector<int64_t> distances;  ///< of ends, after the clocks were aligned
+  /// Of ends from those of the first rank, after the clocks were aligned: by the other's trace.
+  std::map<size_t, std::vector<int64_t>> distances;
   int64_t num_ops = 0;
 };
 
@@ -171,7 +172,7 @@ MatchedSeries match_series(std::span<const ImportedTrace> traces,
       for (size_t i = 0; i < pairs.size(); ++i) {
         const int64_t distance = distance_of(shifts[i], shift_ns);
         if (distance > kEndsAgreeNs) continue;
-        found.distances.push_back(distance);
+        found.distances[ranks[other]].push_back(distance);
         MatchedCollective& one = by_op[pairs[i].first.op];
         if (one.parts.empty()) {
           one.parts.push_back({static_cast<uint32_t>(ranks[0]), pairs[i].first.op});
@@ -182,6 +183,24 @@ MatchedSeries match_series(std::span<const ImportedTrace> traces,
     for (auto& [op, one] : by_op) found.matched.push_back(std::move(one));
   }
   return found;
+}
+
+/// A median over all ranks would hide one whose clock is off.
+void set_residual(const MatchedSeries& series, CollectiveMatching& matching) {
+  int64_t second_ns = 0;
+  for (const auto& [trace, distances] : series.distances) {
+    const int64_t middle_ns = base::upper_median(distances);
+    if (middle_ns > matching.residual_ns) {
+      second_ns = std::exchange(matching.residual_ns, middle_ns);
+      matching.residual_trace = trace;
+    } else {
+      second_ns = std::max(second_ns, middle_ns);
+    }
+  }
+  // Of two traces nothing tells which one is off.
+  if (series.distances.size() < 2 || 2 * second_ns > matching.residual_ns) {
+    matching.residual_trace.reset();
+  }
 }
 
 /// By trace: rows of those messages that are two at once.
@@ -244,9 +263,7 @@ CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
   }
   matching.num_unmatched = matching.num_ops - num_matched;
   matching.clock_offsets_ns = offsets_of(traces.size(), std::move(all_shifts));
-  if (!series.distances.empty()) {
-    matching.residual_ns = base::upper_median(std::move(series.distances));
-  }
+  set_residual(series, matching);
   return matching;
 }
 

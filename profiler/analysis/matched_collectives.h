@@ -35,7 +35,10 @@ struct CollectiveMatching {
   /// Communication kernels of traces that have any in common, messages between stages aside.
   int64_t num_ops = 0;
   int64_t num_unmatched = 0;  ///< of those
-  int64_t residual_ns = 0;    ///< median distance of ends after the clocks were aligned
+  /// Of the worst rank: median distance of its ends from others' after the clocks were aligned.
+  int64_t residual_ns = 0;
+  /// Which trace that is, where no other one has half of it: all are far from one that is off.
+  std::optional<size_t> residual_trace;
   /// By trace: added to its times, puts them on the clock of the first matched trace. Empty where
   /// no chain of common collectives leads there.
   std::vector<std::optional<int64_t>> clock_offsets_ns;

@@ -526,6 +526,39 @@ BOOST_AUTO_TEST_CASE(waiting_may_be_for_a_rank_without_a_trace) {
   }
 }
 
+// Of four ranks three end together and one is off by 8 us two times out of three.
+BOOST_AUTO_TEST_CASE(how_well_ends_agree_is_told_of_the_worst_rank) {
+  const auto wall = [](int rank_off) {
+    std::vector<ImportedTrace> traces;
+    for (int rank = 0; rank < 4; ++rank) {
+      EventText events;
+      for (int i = 0; i < 50; ++i) {
+        const int off_us = rank == rank_off ? 8 * (i % 3 - 1) : 0;
+        events.call(i, 1, 2 * i + 1).kernel(10'000 + 100 * i, 60, 2 * i + 1);
+        events.call(i + 0.5, 0.2, 2 * i + 2)
+            .kernel(10'060 + 100 * i, 30 + off_us, 2 * i + 2, "ncclDevKernel_AllReduce(x)", 20,
+                    R"(, "Collective name": "allreduce", "In msg nelems": 100, "dtype": "Float",
+                       "Process Group Name": "0", "Group size": 4)");
+      }
+      traces.push_back(events.read(R"(, "distributedInfo": {"world_size": 4, "rank": )" +
+                                   std::to_string(rank) + "}"));
+    }
+    return classify_imported(traces);
+  };
+  const auto text = [](const ImportedWall& of) {
+    const auto at = std::ranges::find(of.evidence, "matched_ratio", &Evidence::name);
+    return at == of.evidence.end() ? std::string() : at->text;
+  };
+  const ImportedWall one = wall(1);
+  BOOST_TEST(one.matching.residual_ns == 8000);
+  BOOST_TEST(text(one).ends_with("on rank 1, the worst"), text(one));
+  // Ends are compared with those of the first rank: where that one is off, all are.
+  const ImportedWall first = wall(0);
+  BOOST_TEST(first.matching.residual_ns == 8000);
+  BOOST_TEST(text(first).find("the worst") == std::string::npos, text(first));
+  BOOST_TEST(text(wall(-1)).ends_with("agree to 0 ns"), text(wall(-1)));
+}
+
 // All ranks are there, and nothing says what their messages are: that is no transfer for certain.
 BOOST_AUTO_TEST_CASE(communication_that_no_other_rank_has_is_no_verdict) {
   const auto wall = [](int num_of_second, int world_size) {

@@ -1,5 +1,5 @@
 // Steps of our own engine in the form of other tools' traces, so that what `moetune trace` has
-// written can be given to whatever reads traces, and gets the label that its trial has.
+// written can be given to whatever reads traces, and has the wall that its trial has.
 #pragma once
 
 #include <string>

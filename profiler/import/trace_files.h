@@ -25,8 +25,8 @@ std::span<const TraceFileFormat> trace_file_formats();
 /// Throws base::UsageError also for a file of no known format.
 std::vector<ImportedTrace> read_trace_file(const std::string& path);
 
-/// Throws base::UsageError where a file that begins so is Perfetto's protobuf, which `moetune trace`
-/// writes, too: that is for viewers, and nobody reads it back.
+/// Throws base::UsageError where a file that begins so is Perfetto's protobuf, which `moetune
+/// trace` writes, too: that is for viewers, and nobody reads it back.
 void refuse_perfetto(const std::string& path, std::string_view head);
 
 /// The rank in a file's name ("rank-3", "rank_3.json", "rank3"), for files that do not say theirs;

@@ -114,7 +114,7 @@ inline constexpr OutputKey kDiagnosisKeys[] = {
     {"run.notes[]", "list of texts", "", "What the logs leave in doubt."},
     {"ranks[].rank", "integer or null", "", "Whose trace, where the file or its name says it."},
     {"ranks[].file", "text", "", "As it was named."},
-    {"ranks[].format", "text", "", "kineto, nsys or rocprofiler-sdk."},
+    {"ranks[].format", "text", "", "kineto, nsys, rocprofiler-sdk or moetune."},
     {"ranks[].device", "text or null", "", "The traced device's name."},
     {"ranks[].num_steps", "integer", "", "Steps that the trace marks."},
     {"ranks[].notes[]", "list of texts", "", "What the trace lacks."},

@@ -32,8 +32,8 @@ CommandOptions diagnose_options() {
       "missing) and says how it went, where the time of its devices went, what holds it back, and "
       "which settings of its own framework to change. Read are logs of Megatron-LM, "
       "Megatron-Bridge, torchtitan, Primus and others, traces of PyTorch's profiler (also packed "
-      "by "
-      "gzip), of Nsight Systems (SQLite) and of rocprofiler-sdk; files are known by their content. "
+      "by gzip), of Nsight Systems (SQLite), of rocprofiler-sdk and of moetune trace; files are "
+      "known by their content. "
       "Nothing is run.");
   options.add()("file", po::value<std::vector<std::string>>()->value_name("FILE"),
                 "a folder of the run, or its files");

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <string>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "kernels/base/step_parts.h"
+#include "profiler/store/untrusted_json.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
@@ -26,8 +28,15 @@ namespace {
 constexpr size_t kMostRanks = 64;
 constexpr size_t kMostKept = 20;
 constexpr int64_t kWholeRun = -1;
+/// Of the verdict's own words: a page may be made of a stranger's database.
+constexpr size_t kMostSentences = 40;
+constexpr size_t kMostSentenceBytes = 600;
+/// Less of all communication in groups without a name is rounding.
+constexpr double kLeastUnnamedRatio = 0.005;
 
-/// The metrics of the traced trial, by rank and name.
+constexpr const char* kWallEvidence = "wall_evidence";
+
+/// The metrics of the traced trial, by rank and name, and what the verdict says.
 class TracedMetrics {
  public:
   TracedMetrics(const Rows& rows, int64_t trial_id) {
@@ -35,6 +44,7 @@ class TracedMetrics {
       const auto value = rows.real(i, "value");
       const int64_t trial = rows.integer(i, "trial_id").value_or(0);
       const std::string name = rows.text(i, "name");
+      if (name == kWallEvidence) verdict_ = rows.text(i, "text");
       if (!value) continue;
       if (name == "gain_ceiling_ratio") ceilings_[trial] = *value;
       if (trial == trial_id) values_[{rows.integer(i, "rank").value_or(kWholeRun), name}] = *value;
@@ -67,12 +77,33 @@ class TracedMetrics {
   [[nodiscard]] const std::map<int64_t, double>& ceilings() const { return ceilings_; }
   [[nodiscard]] const std::set<int64_t>& ranks() const { return ranks_; }
   [[nodiscard]] const std::set<std::string>& groups() const { return groups_; }
+  /// JSON of the verdict; empty: none.
+  [[nodiscard]] const std::string& verdict() const { return verdict_; }
+
+  /// Of what the whole run has of a number, the part that no group has. `has_copies`: the whole
+  /// counts those between memories, too.
+  [[nodiscard]] std::optional<double> without_group(const std::string& name,
+                                                    bool has_copies) const {
+    auto rest = whole(name);
+    for (const std::string& group : groups_) {
+      const bool is_counted = has_copies || !is_no_communication(group);
+      const auto own = is_counted ? whole(fmt::format("{}.{}", name, group)) : std::nullopt;
+      if (rest && own) *rest -= *own;
+    }
+    return rest ? std::optional(std::max(0.0, *rest)) : rest;
+  }
 
  private:
+  /// Copies between memories, and the end of the step, are of no communication's numbers.
+  static bool is_no_communication(std::string_view group) {
+    return group == base::kMemcpyGroup || group == base::kStepEndGroup;
+  }
+
   std::map<std::pair<int64_t, std::string>, double> values_;
   std::map<int64_t, double> ceilings_;
   std::set<int64_t> ranks_;
   std::set<std::string> groups_;
+  std::string verdict_;
 };
 
 std::string percent_of(std::optional<double> part, double whole) {
@@ -85,6 +116,19 @@ std::string ns_and_share(std::optional<double> ns, double step_ns) {
                      fmt::format("{} · {}", ns_text(std::llround(*ns)), percent_of(ns, step_ns)));
 }
 
+/// The numbers of one group; nothing where its volume is not known.
+std::string communication_row(const std::string& group, std::optional<double> bytes,
+                              std::array<std::optional<double>, 4> ns, double step_ns) {
+  if (!ns[0]) return "";
+  // Traces of other tools may not say how much was sent.
+  const bool is_known = bytes && *bytes > 0 && *bytes < 9e18;
+  std::string row =
+      fmt::format("<tr><td>{}</td>{}", escape(group),
+                  number_cell(bytes, is_known ? bytes_text(std::llround(*bytes)) : "–"));
+  for (const std::optional<double>& value : ns) row += ns_and_share(value, step_ns);
+  return row + "</tr>\n";
+}
+
 // All three numbers of each group: a volume alone says nothing about what it costs.
 std::string communication_table(const TracedMetrics& metrics, double step_ns) {
   std::string rows;
@@ -92,16 +136,21 @@ std::string communication_table(const TracedMetrics& metrics, double step_ns) {
     const auto of = [&](const char* name) {
       return metrics.whole(fmt::format("{}.{}", name, group));
     };
-    const auto volume = of("comm_volume_ns");
-    if (!volume) continue;
-    const auto bytes = of("comm_bytes");
-    rows += fmt::format(
-        "<tr><td>{}</td>{}{}{}{}{}</tr>\n", escape(group),
-        number_cell(bytes,
-                    bytes && std::abs(*bytes) < 9e18 ? bytes_text(std::llround(*bytes)) : "–"),
-        ns_and_share(volume, step_ns), ns_and_share(of("comm_exposed_ns"), step_ns),
-        ns_and_share(of("blocking_transfer_ns"), step_ns),
-        ns_and_share(of("blocking_wait_ns"), step_ns));
+    rows += communication_row(group, of("comm_bytes"),
+                              {of("comm_volume_ns"), of("comm_exposed_ns"),
+                               of("blocking_transfer_ns"), of("blocking_wait_ns")},
+                              step_ns);
+  }
+  const double volume = metrics.whole("comm_volume_ns").value_or(0);
+  const auto unnamed = metrics.without_group("comm_volume_ns", false);
+  if (unnamed && *unnamed > kLeastUnnamedRatio * volume) {
+    const bool is_all = rows.empty();
+    rows += communication_row(is_all ? "all, of groups that are not named" : "not named",
+                              metrics.without_group("comm_bytes", false),
+                              {unnamed, metrics.without_group("comm_exposed_ns", false),
+                               metrics.without_group("blocking_transfer_ns", true),
+                               metrics.without_group("blocking_wait_ns", true)},
+                              step_ns);
   }
   if (rows.empty()) return "";
   return "<h3>Communication: volume, exposed, blocking</h3>\n<div class=\"scroll\"><table "
@@ -114,6 +163,31 @@ std::string communication_table(const TracedMetrics& metrics, double step_ns) {
          "traced "
          "step. Volume may exceed the step, as transfers run side by side. Only what blocks can "
          "be gained.</p>\n";
+}
+
+/// What the verdict says itself: its sentence, and one for each number behind it.
+std::string verdict_list(const TracedMetrics& metrics) {
+  const nlohmann::json document = store::parse_untrusted(metrics.verdict());
+  if (!document.is_object()) return "";
+  const auto text_of = [](const nlohmann::json& object, const char* key) {
+    const auto found = object.is_object() ? object.find(key) : object.end();
+    const bool is_text = object.is_object() && found != object.end() && found->is_string();
+    return is_text ? shortened(found->get<std::string>(), kMostSentenceBytes) : std::string();
+  };
+  std::string html;
+  if (const std::string summary = text_of(document, "summary"); !summary.empty()) {
+    html += fmt::format("<p>{}</p>\n", escape(summary));
+  }
+  std::string items;
+  const auto evidence = document.find("evidence");
+  if (evidence != document.end() && evidence->is_array()) {
+    for (size_t i = 0; i < std::min(kMostSentences, evidence->size()); ++i) {
+      const std::string sentence = text_of((*evidence)[i], "text");
+      if (!sentence.empty()) items += fmt::format("<li>{}</li>\n", escape(sentence));
+    }
+  }
+  if (!items.empty()) html += "<ul class=\"facts\">\n" + items + "</ul>\n";
+  return html.empty() ? "" : "<h3>What the verdict says</h3>\n" + html;
 }
 
 std::string ceilings_table(const Context& context, const TracedMetrics& metrics) {
@@ -259,7 +333,7 @@ std::string render_evidence(const SectionInput& input) {
   if (traced == nullptr || input.rows.empty()) return "";
   const TracedMetrics metrics(input.rows, traced->id);
   const double step_ns = metrics.whole("traced_step_ns").value_or(0);
-  const std::string parts = communication_table(metrics, step_ns) +
+  const std::string parts = verdict_list(metrics) + communication_table(metrics, step_ns) +
                             ceilings_table(input.context, metrics) + critical_path_list(metrics) +
                             ranks_table(metrics, step_ns);
   if (parts.empty()) return "";

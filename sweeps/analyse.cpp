@@ -2,6 +2,7 @@
 #include "sweeps/analyse.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -349,14 +350,37 @@ json wall_json(const profiler::WallEvidence& verdict) {
 
 }  // namespace
 
-void add_step_budgets(const std::vector<profiler::StepTrace>& traces,
-                      std::vector<MetricRow>& metrics) {
-  std::vector<StepBudget> budgets;
-  for (const profiler::StepTrace& trace : traces) {
-    budgets.push_back(profiler::compute_budget(trace, {}));
-  }
+void add_step_budgets(const std::vector<StepBudget>& budgets, std::vector<MetricRow>& metrics) {
+  if (budgets.empty()) return;
   Metrics added(metrics);
-  if (!budgets.empty()) add_budgets(budgets, added);
+  add_budgets(budgets, added);
+  std::map<std::string, GroupBudget> sums;
+  for (const StepBudget& budget : budgets) {
+    for (const GroupBudget& group : budget.groups) {
+      GroupBudget& sum = sums[group.group];
+      sum.bytes += group.bytes;
+      sum.volume_ns += group.volume_ns;
+      sum.exposed_ns += group.exposed_ns;
+      sum.blocking_transfer_ns += group.blocking_transfer_ns;
+      sum.blocking_wait_ns += group.blocking_wait_ns;
+    }
+  }
+  for (const auto& [name, sum] : sums) {
+    const auto add_mean = [&](const char* metric, int64_t value) {
+      added.add_group(kWholeRun, metric, name,
+                      static_cast<double>(value) / static_cast<double>(budgets.size()));
+    };
+    if (profiler::is_network(name)) add_mean("comm_bytes", sum.bytes);
+    add_mean("comm_volume_ns", sum.volume_ns);
+    add_mean("comm_exposed_ns", sum.exposed_ns);
+    add_mean("blocking_transfer_ns", sum.blocking_transfer_ns);
+    add_mean("blocking_wait_ns", sum.blocking_wait_ns);
+  }
+}
+
+void add_step_path(const profiler::StepTrace& trace, std::vector<MetricRow>& metrics) {
+  Metrics added(metrics);
+  add_critical_path(profiler::critical_path(trace, {}), added);
 }
 
 void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shard,

@@ -2,7 +2,10 @@
 // overlap, the wall. Pure: reads nothing but its arguments.
 #pragma once
 
+#include <vector>
+
 #include "engine/spec/trial_spec.h"
+#include "profiler/analysis/budget.h"
 #include "profiler/store/store.h"
 
 namespace moetune::sweeps {
@@ -19,9 +22,12 @@ constexpr const char* kRoutingProfileText = "routing_profile";
 void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shard,
                    double usual_probe_ns, store::TrialResult& result);
 
-/// The budgets of a step of all ranks as metrics, by rank and on the mean. Throws base::Error when
-/// a trace contradicts itself.
-void add_step_budgets(const std::vector<profiler::StepTrace>& traces,
+/// The budgets of a step, one a rank, as metrics: by rank, and of the whole run the mean over the
+/// ranks, of groups too.
+void add_step_budgets(const std::vector<profiler::StepBudget>& budgets,
                       std::vector<store::MetricRow>& metrics);
+/// The critical path of a rank's step as metrics of the whole run. Throws base::Error when the
+/// trace contradicts itself.
+void add_step_path(const profiler::StepTrace& trace, std::vector<store::MetricRow>& metrics);
 
 }  // namespace moetune::sweeps

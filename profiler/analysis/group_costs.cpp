@@ -7,7 +7,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 #include "profiler/analysis/group_words.h"
 #include "profiler/analysis/kernel_classes.h"
@@ -97,19 +96,12 @@ std::vector<std::string_view> groups_of_comms(const ImportedTrace& trace,
 void GroupCosts::add(const ImportedTrace& trace, const std::vector<bool>& is_message,
                      std::span<const CauseSegment> segments, int64_t window_ns,
                      const WaitsByOp* waits) {
-  const std::vector<std::string_view> groups = groups_of_comms(trace, is_message, *this);
+  CommGroups groups(trace, is_message, *this);
   if (window_ns <= 0) return;
-  std::unordered_map<uint32_t, std::string_view> by_kernel;  // by name
-  std::map<std::string_view, int64_t> own_ns;                // empty: not known
+  std::map<std::string_view, int64_t> own_ns;  // empty: not known
   for (const CauseSegment& segment : segments) {
     if (segment.cause != IdleCause::communication) continue;
-    const ImportedOp& op = trace.ops[segment.op];
-    std::string_view group = op.comm == kNoRow ? std::string_view() : groups[op.comm];
-    if (group.empty()) {
-      const auto [known, is_new] = by_kernel.try_emplace(op.name);
-      if (is_new) known->second = group_of_kernel(trace.names[op.name]);
-      group = known->second;
-    }
+    const std::string_view group = groups.of(trace.ops[segment.op]);
     int64_t ns = segment.end_ns - segment.start_ns;
     if (waits != nullptr) {
       const auto wait = waits->find(segment.op);
@@ -123,6 +115,18 @@ void GroupCosts::add(const ImportedTrace& trace, const std::vector<bool>& is_mes
     double& ratio = group.empty() ? unknown_ratio : ratios[std::string(group)];
     ratio = std::max(ratio, static_cast<double>(ns) / static_cast<double>(window_ns));
   }
+}
+
+CommGroups::CommGroups(const ImportedTrace& trace, const std::vector<bool>& is_message,
+                       GroupCosts& costs)
+    : trace_(trace), by_comm_(groups_of_comms(trace, is_message, costs)) {}
+
+std::string_view CommGroups::of(const ImportedOp& op) {
+  const std::string_view said = op.comm == kNoRow ? std::string_view() : by_comm_[op.comm];
+  if (!said.empty()) return said;
+  const auto [known, is_new] = by_kernel_.try_emplace(op.name);
+  if (is_new) known->second = group_of_kernel(trace_.names[op.name]);
+  return known->second;
 }
 
 }  // namespace moetune::profiler

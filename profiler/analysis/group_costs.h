@@ -6,6 +6,8 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -39,6 +41,20 @@ struct GroupCosts {
   /// `window_ns`; `waits` may be null.
   void add(const ImportedTrace& trace, const std::vector<bool>& is_message,
            std::span<const CauseSegment> segments, int64_t window_ns, const WaitsByOp* waits);
+};
+
+/// Our names of the groups that a trace's communication is in. Refers to the trace.
+class CommGroups {
+ public:
+  /// `is_message`: stage_messages_of(trace). Notes the groups and their sizes in `costs`.
+  CommGroups(const ImportedTrace& trace, const std::vector<bool>& is_message, GroupCosts& costs);
+  /// Of one that communicates; empty: not known.
+  [[nodiscard]] std::string_view of(const ImportedOp& op);
+
+ private:
+  const ImportedTrace& trace_;
+  std::vector<std::string_view> by_comm_;
+  std::unordered_map<uint32_t, std::string_view> by_kernel_;  ///< by name
 };
 
 }  // namespace moetune::profiler

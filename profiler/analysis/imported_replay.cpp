@@ -99,4 +99,26 @@ std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> tra
   return replay;
 }
 
+void infer_producers(std::vector<StepTrace>& traces, const GroupInstances& communicators) {
+  if (work_ns(traces) > kMostWorkNs) return;
+  struct Found {
+    uint32_t trace = 0;
+    uint32_t row = 0;
+    int64_t producer = kNoRecord;
+  };
+  std::vector<Found> found;
+  const ReplayedRun run(traces, communicators, kReplayOptions);
+  for (size_t place = 0; place < run.ops().size(); ++place) {
+    const ReplayOp& op = run.ops()[place];
+    const std::optional<size_t> producer = run.producer_of(place);
+    if (!producer || run.record_of(op).producer_id != kNoRecord) continue;
+    found.push_back({op.trace, op.row, run.record_of(run.ops()[*producer]).id});
+  }
+  for (const Found& one : found) {
+    TraceRecord& record = traces[one.trace].records[one.row];
+    record.producer_id = one.producer;
+    record.is_producer_inferred = true;
+  }
+}
+
 }  // namespace moetune::profiler

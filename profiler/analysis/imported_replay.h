@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/step_verdict.h"
@@ -30,5 +31,10 @@ struct ImportedReplay {
 std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> traces,
                                               const CollectiveMatching& matching,
                                               const MemoryFacts& memory = {});
+
+/// Sets what the records of one step wait for on other streams where their traces do not say it and
+/// the replay infers it from the order of ends and starts. `communicators`: of the same
+/// ImportedSteps.
+void infer_producers(std::vector<StepTrace>& traces, const GroupInstances& communicators);
 
 }  // namespace moetune::profiler

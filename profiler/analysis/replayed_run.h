@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -77,6 +78,13 @@ class ReplayedRun {
   /// Communication: index of its communicator; other records: -1.
   [[nodiscard]] int32_t instance_of(size_t op) const { return links_[op].instance; }
   [[nodiscard]] int32_t num_instances() const { return num_instances_; }
+
+  /// What an operation waits for on another stream of its rank, as the trace says it or as it was
+  /// inferred: a place of ops(). None: nothing.
+  [[nodiscard]] std::optional<size_t> producer_of(size_t op) const {
+    const uint32_t producer = links_[op].producer;
+    return producer == kNone ? std::nullopt : std::optional<size_t>(producer);
+  }
 
   /// Operations that communicate, in the order of ops().
   [[nodiscard]] const std::vector<uint32_t>& communication() const { return communication_; }

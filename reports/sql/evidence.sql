@@ -1,12 +1,16 @@
--- Of the traced run the numbers behind its wall, by rank (-1: the whole run); and of every trial that a kept change started
--- from, how much its wall could have given back.
-SELECT trial_id, rank, name, value
+-- Of the traced run the verdict in its own words, and the numbers behind it, by rank (-1: the whole run); and of every trial
+-- that a kept change started from, how much its wall could have given back.
+SELECT trial_id, rank, name, value, '' AS text
 FROM metric
 WHERE trial_id = :traced_id
   AND (name GLOB 'comm_*' OR name GLOB 'blocking_*' OR name GLOB 'critical_*' OR name GLOB '*_wall_ratio'
        OR name IN ('traced_step_ns', 'compute_busy_ns', 'launch_starved_ns', 'pipeline_bubble_ns', 'gain_ceiling_ratio'))
 UNION ALL
-SELECT m.trial_id, m.rank, m.name, m.value
+SELECT trial_id, -1, name, NULL, value
+FROM trial_log
+WHERE trial_id = :traced_id AND name = 'wall_evidence'
+UNION ALL
+SELECT m.trial_id, m.rank, m.name, m.value, ''
 FROM metric m
 WHERE m.rank = -1 AND m.name = 'gain_ceiling_ratio' AND m.trial_id <> :traced_id
   AND m.trial_id IN (SELECT baseline_trial_id FROM decision WHERE sweep_id = :sweep_id AND kind = 'kept')

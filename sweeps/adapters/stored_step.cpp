@@ -5,17 +5,22 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 
 #include "kernels/base/error.h"
 #include "profiler/analysis/group_words.h"
+#include "profiler/analysis/imported_account.h"
+#include "profiler/analysis/imported_replay.h"
 #include "profiler/analysis/imported_steps.h"
 #include "sweeps/analyse.h"
 
 namespace moetune::sweeps {
 namespace {
 
+using profiler::StepBudget;
 using profiler::StepTrace;
 using profiler::TraceRecord;
 
@@ -58,6 +63,45 @@ bool is_too_long(const std::vector<profiler::ImportedTrace>& traces) {
   return last_ns - first_ns > profiler::kMaxTraceNs;
 }
 
+/// What only records of our own form tell: how the host launched the stored step.
+void add_host_figures(std::span<const StepTrace> traces, std::vector<StepBudget>& budgets) {
+  for (const StepTrace& trace : traces) {
+    const auto budget = std::ranges::find(budgets, trace.rank, &StepBudget::rank);
+    if (budget == budgets.end()) continue;
+    const StepBudget own = profiler::compute_budget(trace, {});
+    budget->host_sync_ns = own.host_sync_ns;
+    budget->host_sync_in_idle_ns = own.host_sync_in_idle_ns;
+    budget->num_launches = own.num_launches;
+  }
+}
+
+/// The budgets as metrics, and the critical path of the rank that waits least for others. Gaps and
+/// FLOPs are not known.
+void add_account(std::vector<StepBudget> budgets, store::ShardContents& shard) {
+  std::set<std::string_view> unknown = {"num_gaps", "num_unresolved_gaps", "flops",
+                                        "executed_flops_per_step"};
+  bool has_host_figures = shard.traces.size() == budgets.size();
+  std::string contradiction;
+  try {
+    if (has_host_figures) add_host_figures(shard.traces, budgets);
+  } catch (const base::Error& error) {
+    has_host_figures = false;
+    contradiction = error.what();
+  }
+  if (!has_host_figures) unknown.insert({"host_sync_ns", "host_sync_in_idle_ns", "num_launches"});
+  std::vector<store::MetricRow> metrics;
+  add_step_budgets(budgets, metrics);
+  std::erase_if(metrics, [&](const store::MetricRow& row) { return unknown.contains(row.name); });
+  shard.metrics.insert(shard.metrics.end(), metrics.begin(), metrics.end());
+  if (!contradiction.empty()) throw base::Error(contradiction);
+  const auto slowest = std::ranges::max_element(budgets, {}, [](const StepBudget& budget) {
+    return budget.step_ns - budget.blocking_wait_ns;
+  });
+  if (slowest == budgets.end()) return;
+  const auto trace = std::ranges::find(shard.traces, slowest->rank, &StepTrace::rank);
+  if (trace != shard.traces.end()) add_step_path(*trace, shard.metrics);
+}
+
 }  // namespace
 
 void add_stored_step(const Diagnosis& diagnosis, store::ShardContents& shard,
@@ -75,6 +119,7 @@ void add_stored_step(const Diagnosis& diagnosis, store::ShardContents& shard,
     return;
   }
   std::vector<StepTrace> made = steps.make(middle);
+  profiler::infer_producers(made, steps.communicators());
   const std::vector<int32_t> ranks = ranks_of(diagnosis);
   int64_t origin_ns = std::numeric_limits<int64_t>::max();
   for (const StepTrace& trace : made) origin_ns = std::min(origin_ns, trace.start_ns);
@@ -100,10 +145,13 @@ void add_stored_step(const Diagnosis& diagnosis, store::ShardContents& shard,
     notes.push_back(
         fmt::format("the traces of {} ranks are not stored: they are too large", num_left_out));
   }
+  std::vector<StepBudget> budgets =
+      profiler::imported_budgets(diagnosis.traces, diagnosis.wall.matching, steps.num_steps());
+  for (StepBudget& budget : budgets) budget.rank = ranks[static_cast<size_t>(budget.rank)];
   try {
-    add_step_budgets(shard.traces, shard.metrics);
+    add_account(budgets, shard);
   } catch (const base::Error&) {
-    notes.push_back("the traced step contradicts itself: it has no budget");
+    notes.push_back("the traced step contradicts itself: it has no critical path");
   }
 }
 

@@ -121,6 +121,9 @@ BOOST_AUTO_TEST_CASE(a_whole_sweep_finds_what_is_planted) {
   BOOST_TEST(traces[0].records[0].name == "sm90_gemm_bf16");
   BOOST_TEST(tests::contains(report, "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL"));
   BOOST_TEST(!tests::contains(report, "No trace of"));
+  // The arrows that the replay has inferred: all but the first wait for what ended as they began.
+  BOOST_TEST(std::ranges::count(traces[0].records, profiler::kNoRecord,
+                                &profiler::TraceRecord::producer_id) == 1);
   const std::string exported = folder.file("look.json");
   BOOST_TEST(run({"trace", db, std::to_string(looked_at), "--out", exported}).code == 0);
   BOOST_TEST(tests::contains(tests::read_text(exported), "sm90_gemm_bf16"));

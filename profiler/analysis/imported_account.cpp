@@ -1,0 +1,196 @@
+#include "profiler/analysis/imported_account.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "profiler/analysis/group_costs.h"
+#include "profiler/analysis/imported_recompute.h"
+#include "profiler/analysis/imported_steps.h"
+#include "profiler/analysis/intervals.h"
+#include "profiler/analysis/trace_causes.h"
+#include "profiler/analysis/trace_windows.h"
+
+namespace moetune::profiler {
+namespace {
+
+/// The account of one rank, summed over its window.
+class RankAccount {
+ public:
+  RankAccount(const ImportedTrace& trace, const std::vector<bool>& is_message,
+              const WaitsByOp& waits)
+      : trace_(trace), is_message_(is_message), waits_(waits), groups_(trace, is_message, costs_) {}
+
+  /// None without device work.
+  std::optional<StepBudget> sums() {
+    const TraceExtent extent = extent_of(trace_);
+    if (extent.last_ns - extent.first_ns > kMaxTraceNs) return std::nullopt;
+    const TraceWindows windows(trace_, DeviceOps::all);
+    auto window = judged_window(trace_, windows);
+    if (!window) return std::nullopt;
+    const std::vector<CauseSegment> segments = explain_steps(trace_, *window, windows.wide());
+    take_figures(windows.measure_wide(*window));
+    add_volumes(window->ops, windows.wide());
+    book(segments, recomputed_alone(trace_, window->ops, windows.wide()));
+    for (auto& [name, group] : by_name_) {
+      group.group = name;
+      sums_.groups.push_back(std::move(group));
+    }
+    return std::move(sums_);
+  }
+
+ private:
+  void take_figures(const WindowBudget& figures) {
+    sums_.step_ns = figures.window_ns;
+    sums_.device_busy_ns = figures.busy_ns;
+    sums_.communication.busy_ns = figures.comm_busy_ns;
+    sums_.communication.exposed_ns = figures.exposed_comm_ns;
+  }
+
+  /// What each group communicates, blocking or not.
+  void add_volumes(const std::vector<uint32_t>& ops, const WorkClasses& wide) {
+    std::map<std::string, std::vector<Interval>, std::less<>> busy;
+    std::vector<Interval> others;
+    for (const uint32_t row : ops) {
+      const ImportedOp& op = trace_.ops[row];
+      const Interval time = {op.start_ns, op.end_ns};
+      if (wide.of(op) != WorkClass::communication) {
+        others.push_back(time);
+        continue;
+      }
+      add_volume(op, sums_.communication);
+      const std::string_view name = groups_.of(op);
+      if (name.empty()) continue;
+      add_volume(op, by_name_[std::string(name)]);
+      busy[std::string(name)].push_back(time);
+    }
+    const IntervalSet covering(std::move(others));
+    for (auto& [name, intervals] : busy) {
+      const IntervalSet own(std::move(intervals));
+      GroupBudget& group = by_name_[name];
+      group.busy_ns = own.total_ns();
+      group.exposed_ns = subtract(own, covering).total_ns();
+    }
+  }
+
+  static void add_volume(const ImportedOp& op, GroupBudget& group) {
+    ++group.count;
+    group.bytes += op.bytes;
+    group.volume_ns += op.duration_ns();
+  }
+
+  void book(const std::vector<CauseSegment>& segments, const IntervalSet& recomputed) {
+    for (const CauseSegment& segment : segments) {
+      const int64_t ns = segment.end_ns - segment.start_ns;
+      switch (segment.cause) {
+        case IdleCause::compute:
+        case IdleCause::latency:
+          sums_.compute_busy_ns += ns;
+          sums_.recompute_busy_ns += covered_ns(recomputed, {segment.start_ns, segment.end_ns});
+          break;
+        case IdleCause::host:
+          sums_.launch_starved_ns += ns;
+          break;
+        case IdleCause::communication:
+          book_comm(segment);
+          break;
+        case IdleCause::host_copy:
+          sums_.blocking_transfer_ns += ns;
+          by_name_[kMemcpyGroup].blocking_transfer_ns += ns;
+          break;
+        case IdleCause::unknown:
+        case IdleCause::count:
+          sums_.dependency_stalled_ns += ns;
+          break;
+      }
+    }
+  }
+
+  void book_comm(const CauseSegment& segment) {
+    const ImportedOp& op = trace_.ops[segment.op];
+    const int64_t ns = segment.end_ns - segment.start_ns;
+    const bool is_stage = op.comm != kNoRow && is_message_[op.comm];
+    const auto wait = waits_.find(segment.op);
+    int64_t wait_ns = is_stage ? ns : 0;
+    if (!is_stage && wait != waits_.end()) {
+      wait_ns = std::clamp<int64_t>(wait->second.first - segment.start_ns, 0, ns);
+    }
+    const auto add = [&](GroupBudget& group) {
+      group.blocking_transfer_ns += ns - wait_ns;
+      group.blocking_wait_ns += wait_ns;
+    };
+    sums_.blocking_transfer_ns += ns - wait_ns;
+    sums_.blocking_wait_ns += wait_ns;
+    if (is_stage) sums_.pipeline_bubble_ns += ns;
+    if (is_recomputed(trace_, segment.op)) sums_.recompute_blocking_ns += ns - wait_ns;
+    add(sums_.communication);
+    const std::string_view name = groups_.of(op);
+    if (name.empty()) return;
+    GroupBudget& group = by_name_[std::string(name)];
+    group.is_pipeline = group.is_pipeline || is_stage;
+    add(group);
+  }
+
+  const ImportedTrace& trace_;
+  const std::vector<bool>& is_message_;
+  const WaitsByOp& waits_;
+  GroupCosts costs_;  ///< of no interest here
+  CommGroups groups_;
+  StepBudget sums_;
+  std::map<std::string, GroupBudget, std::less<>> by_name_;
+};
+
+void divide(int64_t& value, double by) { value = std::llround(static_cast<double>(value) / by); }
+
+void divide(GroupBudget& group, double by) {
+  for (int64_t* value : {&group.count, &group.bytes, &group.volume_ns, &group.busy_ns,
+                         &group.exposed_ns, &group.blocking_transfer_ns, &group.blocking_wait_ns}) {
+    divide(*value, by);
+  }
+}
+
+/// Of the sums over a window the mean of its steps.
+void divide(StepBudget& budget, double by) {
+  for (int64_t* value :
+       {&budget.step_ns, &budget.device_busy_ns, &budget.compute_busy_ns, &budget.launch_starved_ns,
+        &budget.blocking_transfer_ns, &budget.blocking_wait_ns, &budget.pipeline_bubble_ns,
+        &budget.dependency_stalled_ns, &budget.recompute_busy_ns, &budget.recompute_blocking_ns}) {
+    divide(*value, by);
+  }
+  divide(budget.communication, by);
+  for (GroupBudget& group : budget.groups) divide(group, by);
+}
+
+}  // namespace
+
+std::vector<StepBudget> imported_budgets(std::span<const ImportedTrace> traces,
+                                         const CollectiveMatching& matching, size_t num_steps) {
+  std::vector<WaitsByOp> waits(traces.size());
+  for (const MatchedCollective& one : matching.matched) {
+    const CollectivePart& last = one.parts[one.last];
+    for (const CollectivePart& part : one.parts) {
+      const ImportedOp& op = traces[part.trace].ops[part.op];
+      waits[part.trace][part.op] = {op.end_ns - one.transfer_ns, last};
+    }
+  }
+  const std::vector<std::vector<bool>> is_message = stage_messages_of(traces, matching);
+  std::vector<StepBudget> budgets;
+  for (size_t i = 0; i < traces.size(); ++i) {
+    std::optional<StepBudget> sums = RankAccount(traces[i], is_message[i], waits[i]).sums();
+    if (!sums) continue;
+    divide(*sums, static_cast<double>(std::max<size_t>(1, num_steps)));
+    sums->rank = static_cast<int32_t>(i);
+    sums->device_idle_ns = sums->step_ns - sums->device_busy_ns;
+    sums->compute_absent_ns = sums->step_ns - sums->compute_busy_ns;
+    sums->occupied_not_computing_ns =
+        std::max<int64_t>(0, sums->device_busy_ns - sums->compute_busy_ns);
+    budgets.push_back(std::move(*sums));
+  }
+  return budgets;
+}
+
+}  // namespace moetune::profiler

@@ -25,6 +25,8 @@ inline constexpr OutputKey kDiagnosisKeys[] = {
     {"run.num_attempts", "integer", "", "Starts of the run that the log shows."},
     {"run.world_size", "integer or null", "", "Ranks."},
     {"run.parallel.*", "integer or null", "", "Sizes of the layout, such as tp; null: not known."},
+    {"run.parallel_by_traces[]", "list of texts", "",
+     "Which of them only the groups in the traces tell, where no configuration is known."},
     {"run.micro_batch_size", "integer or null", "", "Sequences."},
     {"run.global_batch_size", "integer or null", "", "Sequences of a step, over all ranks."},
     {"run.seq_length", "integer or null", "", "Tokens of a sequence."},

@@ -127,6 +127,13 @@ json merged_run(const RunDiagnosis& diagnosis, const json& of_traces) {
     if (!object.contains(key) || object[key].is_null()) object[key] = value;
   };
   for (const auto& [key, value] : of_traces.items()) fill(run, key, value);
+  run["parallel_by_traces"] = json::array();
+  for (const ParallelSizeRow& row : parallel_sizes()) {
+    const std::optional<int64_t> size = diagnosis.traced_sizes.*row.size;
+    if (!size) continue;
+    fill(run["parallel"], row.name, *size);
+    run["parallel_by_traces"].push_back(row.name);
+  }
   if (!diagnosis.config) return run;
   const spec::PlanKnobs& knobs = diagnosis.config->knobs;
   for (const ParallelSizeRow& row : parallel_sizes()) {
@@ -363,6 +370,12 @@ std::vector<std::string> add_traced_layout(RunDiagnosis& diagnosis, RunToMend& r
     } else {
       const ParallelSizes said = diagnosis.facts ? diagnosis.facts->parallel : ParallelSizes{};
       taken = take_traced_sizes(groups, said, world, knobs);
+      for (const ParallelSizeRow& row : parallel_sizes()) {
+        const bool is_taken = std::ranges::any_of(taken, [&](const std::string& words) {
+          return words.starts_with(fmt::format("{} ", row.name));
+        });
+        if (is_taken) diagnosis.traced_sizes.*row.size = knobs.*row.knob;
+      }
     }
     // At least those that were traced.
     const auto num_traced = static_cast<int64_t>(diagnosis.traces->traces.size());

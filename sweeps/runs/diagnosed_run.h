@@ -29,6 +29,9 @@ struct RunDiagnosis {
   std::optional<Diagnosis> traces;  ///< empty: no trace
   /// As the user gave it, or as it was found in a file or in the log; empty: unknown.
   std::optional<spec::dialects::RunConfig> config;
+  /// Sizes of the layout that only the groups in the traces tell; set where no configuration is
+  /// known.
+  ParallelSizes traced_sizes;
   std::vector<Remedy> remedies;
   std::vector<std::string> notes;
 };

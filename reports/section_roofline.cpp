@@ -33,21 +33,25 @@ struct Roof {
   [[nodiscard]] double ridge() const { return flops_per_s / bytes_per_s; }
 };
 
-/// Of the trial's hardware as described; none where a stranger's file does not say it.
-std::optional<Roof> roof_of(const store::TrialRow& trial) {
-  const json spec = store::parse_untrusted(trial.spec_json);
-  if (!spec.is_object() || !spec.contains("hardware") || !spec["hardware"].is_object()) {
-    return std::nullopt;
-  }
+/// Of hardware as described; none where a stranger's file does not say it.
+std::optional<Roof> roof_in(const json& hardware) {
+  if (!hardware.is_object()) return std::nullopt;
   const auto read = [&](const char* key) {
-    const auto found = spec["hardware"].find(key);
-    return found != spec["hardware"].end() && found->is_number() ? found->get<double>() : 0.0;
+    const auto found = hardware.find(key);
+    return found != hardware.end() && found->is_number() ? found->get<double>() : 0.0;
   };
   const Roof roof{read("peak_flops_per_s"), read("memory_bytes_per_s")};
   constexpr double kMost = 1e18;  // above any hardware, and exact as int64
   const auto is_plausible = [](double rate) { return rate >= 1 && rate <= kMost; };
   if (!is_plausible(roof.flops_per_s) || !is_plausible(roof.bytes_per_s)) return std::nullopt;
   return roof;
+}
+
+/// By the trial's own hardware; of other engines by what is known of the device in their traces.
+std::optional<Roof> roof_of(const store::TrialRow& trial, const Rows& rows) {
+  const json spec = store::parse_untrusted(trial.spec_json);
+  if (spec.is_object() && spec.contains("hardware")) return roof_in(spec["hardware"]);
+  return roof_in(store::parse_untrusted(rows.text(0, "peaks")));
 }
 
 struct RoofedOp {
@@ -101,7 +105,7 @@ std::string ops_table(const std::vector<RoofedOp>& ops, const Roof& roof, double
 std::string render_roofline(const SectionInput& input) {
   const store::TrialRow* traced = input.context.at(input.context.traced);
   if (traced == nullptr || input.rows.empty()) return "";
-  const std::optional<Roof> roof = roof_of(*traced);
+  const std::optional<Roof> roof = roof_of(*traced, input.rows);
   if (!roof) return "";
   const std::vector<RoofedOp> ops = ops_of(input.rows, *roof);
   double all_ns = 0;

@@ -51,30 +51,44 @@ class RankAccount {
     sums_.communication.exposed_ns = figures.exposed_comm_ns;
   }
 
-  /// What each group communicates, blocking or not.
+  /// What each group moves, blocking or not.
   void add_volumes(const std::vector<uint32_t>& ops, const WorkClasses& wide) {
     std::map<std::string, std::vector<Interval>, std::less<>> busy;
+    std::vector<Interval> comm;
+    std::vector<Interval> copies;
     std::vector<Interval> others;
     for (const uint32_t row : ops) {
       const ImportedOp& op = trace_.ops[row];
-      const Interval time = {op.start_ns, op.end_ns};
-      if (wide.of(op) != WorkClass::communication) {
-        others.push_back(time);
-        continue;
+      const WorkClass work = wide.of(op);
+      std::string_view name;
+      if (work == WorkClass::communication) {
+        comm.push_back({op.start_ns, op.end_ns});
+        add_volume(op, sums_.communication);
+        name = groups_.of(op);
+      } else if (work == WorkClass::copy && is_of_host(op)) {
+        copies.push_back({op.start_ns, op.end_ns});
+        name = kMemcpyGroup;
+      } else {
+        others.push_back({op.start_ns, op.end_ns});
       }
-      add_volume(op, sums_.communication);
-      const std::string_view name = groups_.of(op);
       if (name.empty()) continue;
       add_volume(op, by_name_[std::string(name)]);
-      busy[std::string(name)].push_back(time);
+      busy[std::string(name)].push_back({op.start_ns, op.end_ns});
     }
-    const IntervalSet covering(std::move(others));
+    const IntervalSet other_work(std::move(others));
+    const IntervalSet beside_comm = unite(other_work, IntervalSet(std::move(copies)));
+    const IntervalSet beside_copies = unite(other_work, IntervalSet(std::move(comm)));
     for (auto& [name, intervals] : busy) {
       const IntervalSet own(std::move(intervals));
       GroupBudget& group = by_name_[name];
       group.busy_ns = own.total_ns();
-      group.exposed_ns = subtract(own, covering).total_ns();
+      group.exposed_ns =
+          subtract(own, name == kMemcpyGroup ? beside_copies : beside_comm).total_ns();
     }
+  }
+
+  static bool is_of_host(const ImportedOp& op) {
+    return op.path == CopyPath::to_device || op.path == CopyPath::to_host;
   }
 
   static void add_volume(const ImportedOp& op, GroupBudget& group) {

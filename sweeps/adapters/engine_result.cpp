@@ -17,6 +17,7 @@
 #include "sweeps/adapters/echo_check.h"
 #include "sweeps/adapters/engine_words.h"
 #include "sweeps/adapters/stored_step.h"
+#include "sweeps/adapters/stored_work.h"
 #include "sweeps/adapters/trial_settings.h"
 #include "sweeps/analyse.h"
 #include "sweeps/processes/process.h"
@@ -393,6 +394,10 @@ store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& 
   if (left.diagnosis && verdict.status == TrialStatus::ok) {
     add_wall(*left.diagnosis, result);
     add_stored_step(*left.diagnosis, shard, notes);
+    if (!shard.ops.empty()) {
+      const std::string peaks = device_peaks_text(*left.diagnosis);
+      if (!peaks.empty()) result.texts.push_back({kDevicePeaksText, peaks});
+    }
   }
   for (const std::string& note : notes) result.texts.push_back({"note", note});
   result.shards.push_back(std::move(shard));

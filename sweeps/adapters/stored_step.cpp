@@ -15,6 +15,7 @@
 #include "profiler/analysis/imported_account.h"
 #include "profiler/analysis/imported_replay.h"
 #include "profiler/analysis/imported_steps.h"
+#include "sweeps/adapters/stored_work.h"
 #include "sweeps/analyse.h"
 
 namespace moetune::sweeps {
@@ -147,6 +148,7 @@ void add_stored_step(const Diagnosis& diagnosis, store::ShardContents& shard,
   }
   std::vector<StepBudget> budgets =
       profiler::imported_budgets(diagnosis.traces, diagnosis.wall.matching, steps.num_steps());
+  add_known_work(diagnosis, ranks, steps.num_steps(), shard.ops);
   for (StepBudget& budget : budgets) budget.rank = ranks[static_cast<size_t>(budget.rank)];
   try {
     add_account(budgets, shard);

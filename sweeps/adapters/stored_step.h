@@ -12,8 +12,8 @@ namespace moetune::sweeps {
 
 /// The middle step that all traces have, of as many ranks as the bound on records allows, with what
 /// it waits for as far as the replay infers it. As metrics the account that the verdict rests on
-/// (imported_account.h), a step in the mean, and the critical path of that step. Notes tell what is
-/// left out.
+/// (imported_account.h), a step in the mean, and the critical path of that step; and the operations
+/// whose work is known. Notes tell what is left out.
 void add_stored_step(const Diagnosis& diagnosis, store::ShardContents& shard,
                      std::vector<std::string>& notes);
 

@@ -73,6 +73,26 @@ BOOST_AUTO_TEST_CASE(a_group_without_a_name_is_in_the_totals_alone) {
   BOOST_TEST(budget.communication.volume_ns == 30'000);
 }
 
+// The first product runs from 10 to 40 us, a copy from the host beside it from 20 us and alone up
+// to 60 us, the second product up to the end.
+BOOST_AUTO_TEST_CASE(copies_from_the_host_are_a_group) {
+  tests::EventText events;
+  events.range(0, 100, "ProfilerStep#1").call(0, 5, 1).call(6, 2, 2, "cudaMemcpyAsync");
+  events.call(9, 1, 3).kernel(10, 30, 1).kernel(60, 40, 3);
+  events.copy(20, 40, 2, "Memcpy HtoD (Pinned -> Device)", 9);
+  std::vector<ImportedTrace> traces;
+  traces.push_back(events.read());
+  const StepBudget budget = imported_budgets(traces, {}, 1).at(0);
+  check_sum(budget);
+  BOOST_TEST(budget.blocking_transfer_ns == 20'000);
+  BOOST_TEST(budget.communication.volume_ns == 0);
+  BOOST_TEST_REQUIRE(budget.groups.size() == 1U);
+  BOOST_TEST(budget.groups[0].group == kMemcpyGroup);
+  BOOST_TEST(budget.groups[0].volume_ns == 40'000);
+  BOOST_TEST(budget.groups[0].exposed_ns == 20'000);
+  BOOST_TEST(budget.groups[0].blocking_transfer_ns == 20'000);
+}
+
 BOOST_AUTO_TEST_CASE(waiting_for_a_late_rank_is_no_transfer) {
   std::vector<ImportedTrace> traces;
   traces.push_back(step_with_collective(30, kTensorGroup));

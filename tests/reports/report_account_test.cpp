@@ -116,6 +116,31 @@ BOOST_AUTO_TEST_CASE(a_note_says_why_there_is_no_trace) {
   }
 }
 
+// A trial of another engine says neither its hardware nor, in a stranger's file, only good words.
+BOOST_AUTO_TEST_CASE(verdict_and_roof_are_taken_from_texts_of_the_trial) {
+  const TempFolder folder;
+  tests::make_fixture(folder.file("runs.db"));
+  {
+    const store::Store store = store::Store::open(folder.file("runs.db"));
+    store::Statement(store.database(),
+                     "UPDATE trial SET spec_json = json_remove(spec_json, '$.hardware')")
+        .run();
+    const auto add = [&](int64_t ordinal, const std::string& name, const std::string& text) {
+      store::Statement(store.database(), "INSERT INTO trial_log SELECT id, ?, ?, ? FROM trial")
+          .bind_all(ordinal, name, text)
+          .run();
+    };
+    add(5000, "device_peaks", R"({"peak_flops_per_s": 2e11, "memory_bytes_per_s": 1e10})");
+    add(5001, "wall_evidence",
+        R"({"summary": "a <wall>", "evidence": [{"text": "120 ms: of that"}, {"text": 5}, 7]})");
+  }
+  const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
+  for (const char* part :
+       {"<p>a &lt;wall&gt;</p>", "<li>120 ms: of that</li>", "\"peak\":200000000000.0"}) {
+    BOOST_TEST(page.find(part) != std::string::npos, part);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_account_that_cannot_be_read_says_so) {
   const TempFolder folder;
   tests::make_fixture(folder.file("runs.db"), {.communicator = "threads"});

@@ -53,6 +53,31 @@ BOOST_AUTO_TEST_CASE(groups_get_our_names_where_theirs_say_which) {
   }
 }
 
+// An mm of 2 * 8192 * 4096 * 1024 FLOPs and (8192 * 4096 + 4096 * 1024 + 8192 * 1024) * 2 bytes.
+BOOST_AUTO_TEST_CASE(work_that_shapes_tell_is_stored_by_kernel) {
+  const std::string type = R"("c10::BFloat16")";
+  tests::EventText events;
+  events.range(0, 1000, "ProfilerStep#3");
+  for (int i = 0; i < 2; ++i) {
+    events.add(R"({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": )" +
+               std::to_string(20 * i) + R"(, "dur": 10, "args": {"External id": )" +
+               std::to_string(100 + i) + R"(, "Input type": [)" + type + ", " + type +
+               R"(], "Input Dims": [[8192, 4096], [4096, 1024]]}})");
+    events.call(20 * i + 1, 5, i + 1);
+    events.kernel(100 + 300 * i, 200, i + 1, "void ns::gemm<float>(float*)", 7,
+                  R"(, "External id": )" + std::to_string(100 + i));
+  }
+  const StoredStep stored(events);
+  BOOST_TEST_REQUIRE(stored.shard.ops.size() == 1u);
+  const store::ShardOp& op = stored.shard.ops[0];
+  BOOST_TEST(op.rank == 0);
+  BOOST_TEST(op.name == "gemm");
+  BOOST_TEST(op.count == 2);
+  BOOST_TEST(op.flops == 2 * 68'719'476'736);
+  BOOST_TEST(op.bytes == 2 * 92'274'688);
+  BOOST_TEST(op.duration_ns == 400'000);
+}
+
 BOOST_AUTO_TEST_CASE(times_that_cannot_be_added_up_are_not_stored) {
   tests::EventText events;
   events.call(0, 5, 1).kernel(10, 20, 1).call(9e12, 5, 2).kernel(9.1e12, 20, 2);

@@ -1,0 +1,28 @@
+// The operations of another engine's traces whose work is known, as the store keeps those of our
+// own steps, so that the report sets them against the roofline.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "profiler/store/store.h"
+#include "sweeps/diagnosis.h"
+
+namespace moetune::sweeps {
+
+/// JSON: what the traced device reaches, where the hardware of a trial is not in its description.
+/// The report reads it.
+constexpr const char* kDevicePeaksText = "device_peaks";
+
+/// Kernels of 16 bits and more whose operators have shapes in the traces, by name and rank: the
+/// longest ones, a step of `num_steps` in the mean. `ranks`: by trace.
+void add_known_work(const Diagnosis& diagnosis, const std::vector<int32_t>& ranks, size_t num_steps,
+                    std::vector<store::ShardOp>& ops);
+
+/// The text of that name, from the shipped file of the device that the traces name; empty where
+/// there is none.
+std::string device_peaks_text(const Diagnosis& diagnosis);
+
+}  // namespace moetune::sweeps

@@ -267,13 +267,13 @@ std::string ranks_table(const TracedMetrics& metrics, double step_ns) {
   }
   // Who waits least for others is who the others wait for.
   std::optional<std::pair<double, int64_t>> latest;
+  double longest_wait = 0;
   std::string rows;
   size_t num = 0;
   for (const int64_t rank : metrics.ranks()) {
-    if (const auto wait = metrics.of_rank(rank, "blocking_wait_ns");
-        wait && (!latest || *wait < latest->first)) {
-      latest = {*wait, rank};
-    }
+    const auto wait = metrics.of_rank(rank, "blocking_wait_ns");
+    if (wait && (!latest || *wait < latest->first)) latest = {*wait, rank};
+    longest_wait = std::max(longest_wait, wait.value_or(0));
     if (++num > kMostRanks) continue;
     rows += fmt::format("<tr><td>{}</td>", rank);
     for (const RankColumn& column : kColumns) {
@@ -282,7 +282,8 @@ std::string ranks_table(const TracedMetrics& metrics, double step_ns) {
     rows += "</tr>\n";
   }
   std::string html = "<h3>Late ranks and spread</h3>\n";
-  if (latest) {
+  // Where nobody waits, as traces may not tell it, nobody is waited for.
+  if (latest && longest_wait > latest->first) {
     html += fmt::format("<p>Rank {} waits least for others, {}: the others wait for it.</p>\n",
                         latest->second, ns_text(std::llround(latest->first)));
   }

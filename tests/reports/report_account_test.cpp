@@ -141,6 +141,19 @@ BOOST_AUTO_TEST_CASE(verdict_and_roof_are_taken_from_texts_of_the_trial) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(nobody_is_late_where_nobody_waits) {
+  const TempFolder folder;
+  tests::make_fixture(folder.file("runs.db"));
+  const store::Store store = store::Store::open(folder.file("runs.db"));
+  const std::string late = "waits least for others";
+  BOOST_TEST(render_report(store).find(late) != std::string::npos);
+  store::Statement(store.database(), "UPDATE metric SET value = 0 WHERE name = 'blocking_wait_ns'")
+      .run();
+  const std::string page = render_report(store);
+  BOOST_TEST(page.find(late) == std::string::npos);
+  BOOST_TEST(page.find("Late ranks and spread") != std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(an_account_that_cannot_be_read_says_so) {
   const TempFolder folder;
   tests::make_fixture(folder.file("runs.db"), {.communicator = "threads"});

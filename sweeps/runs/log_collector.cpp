@@ -16,6 +16,9 @@ constexpr size_t kMostWriters = 65'536;
 constexpr size_t kMostFailures = 2048;
 constexpr size_t kMostBlocks = 1024;
 constexpr int64_t kMostSize = 1'000'000'000;
+/// A log that shows no time in so many lines and characters of each is taken for one without.
+constexpr int64_t kClockLines = 4096;
+constexpr size_t kClockBytes = 400;
 
 }  // namespace
 
@@ -35,6 +38,9 @@ void LogCollector::begin_line(const LogLine& line, const LineOrigin& origin,
   has_failure_ = false;
   is_time_known_ = false;
   ++log_.num_lines;
+  if (!log_.first_time_s && log_.num_lines <= kClockLines) {
+    log_.first_time_s = log_text::first_time(line.text.substr(0, kClockBytes));
+  }
   if (origin.is_primus) {
     prove(Framework::primus, 4, "[rank-N/M] in front of lines");
     if (origin.world_size > 0) set_size(&NamedSizes::world_size, origin.world_size);

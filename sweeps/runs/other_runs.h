@@ -8,8 +8,12 @@
 
 namespace moetune::sweeps {
 
-/// Removes the logs that contradict the one with the most steps: in who trains, the number of ranks
-/// or the device; and copies of logs before them. Returns a sentence for each.
+/// Keeps the logs of one run, the latest: by the times in logs that show a start (a launch's
+/// banner, a configuration or a command), else by their names. Removes those that contradict it: in
+/// who trains, ranks, device, or any setting that both state, such as sizes of the layout, of
+/// batches and of the model; those that begin anew before it or behind it, where each shows a
+/// start; what lies beside such logs; and copies of logs before them. A start that goes on from a
+/// checkpoint is of the same run. Returns a sentence for each, of very many for some.
 std::vector<std::string> remove_other_runs(std::vector<ForeignLog>& logs);
 
 }  // namespace moetune::sweeps

@@ -247,7 +247,8 @@ struct ForeignLog {
   uint64_t tail_hash = 0;         ///< of its last bytes
   int64_t num_bytes = 0;
   int64_t num_lines = 0;
-  int64_t num_facts = 0;  ///< lines that matched a line form or a failure form
+  std::optional<double> first_time_s;  ///< of the first line with a time, if it stands far in front
+  int64_t num_facts = 0;               ///< lines that matched a line form or a failure form
   std::vector<std::string> notes;
 };
 

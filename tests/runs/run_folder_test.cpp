@@ -114,6 +114,132 @@ BOOST_AUTO_TEST_CASE(logs_of_other_runs_are_left_out) {
              notes);
 }
 
+namespace {
+
+/// A whole run of Megatron-LM on 8 ranks at 05:06 of a day of March: what stands in front of its
+/// steps, then steps, then how it ended.
+std::string run_on_day(int day, const std::string& front, int first_step, int last_step,
+                       const std::string& end) {
+  std::string text = "using world size: 8, data-parallel size: 8\n" + front;
+  std::string steps = golden_logs::megatron_steps(first_step, last_step);
+  const std::string march_4 = "2026-03-04";
+  for (size_t at = steps.find(march_4); at != std::string::npos; at = steps.find(march_4, at + 1)) {
+    steps.replace(at, march_4.size(), "2026-03-0" + std::to_string(day));
+  }
+  return text + steps + end;
+}
+
+const std::string kOutOfMemory =
+    "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB.\n";
+const std::string kDone = "[after training is done] datetime: 2026-03-05 06:00:00\n";
+
+std::string dumped(const std::string& name, int value) {
+  return "------------------------ arguments ------------------------\n  " + name + " " +
+         std::string(48 - name.size(), '.') + " " + std::to_string(value) +
+         "\n-------------------- end of arguments ---------------------\n";
+}
+
+/// Facts of two logs in one folder.
+RunFacts facts_of_two(const std::string& first, const std::string& second,
+                      const std::string& first_name = "slurm-9.out",
+                      const std::string& second_name = "slurm-10.out") {
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("run");
+  write(root / first_name, first);
+  write(root / second_name, second);
+  RunFacts facts = read_run(find_run_files(root.string()).logs);
+  for (std::string& file : facts.files) file = fs::path(file).filename().string();
+  return facts;
+}
+
+bool has_note(const RunFacts& facts, const std::string& words) {
+  return std::ranges::any_of(facts.notes, [&](const std::string& note) {
+    return note.find(words) != std::string::npos &&
+           note.find("left out, it looks like another run") != std::string::npos;
+  });
+}
+
+}  // namespace
+
+// The folder of somebody who tunes: each job leaves its log beside the others'.
+BOOST_AUTO_TEST_CASE(of_two_runs_the_latest_is_told) {
+  const std::vector<std::string> only_second = {"slurm-10.out"};
+  const std::vector<std::string> only_first = {"slurm-9.out"};
+  // Equal settings, and both begin at step 1: in either order of their days.
+  const RunFacts later =
+      facts_of_two(run_on_day(4, "", 1, 9, kOutOfMemory), run_on_day(5, "", 1, 5, kDone));
+  BOOST_TEST(later.files == only_second, boost::test_tools::per_element());
+  BOOST_TEST((later.status == ForeignStatus::ok));
+  BOOST_TEST(later.num_steps == 5);
+  BOOST_TEST(later.failures.empty());
+  BOOST_TEST(has_note(later, "slurm-9.out ends at 2026-03-04 05:06:09, and "));
+  const RunFacts earlier =
+      facts_of_two(run_on_day(6, "", 1, 9, kOutOfMemory), run_on_day(5, "", 1, 5, kDone));
+  BOOST_TEST(earlier.files == only_first, boost::test_tools::per_element());
+  BOOST_TEST((earlier.status == ForeignStatus::oom));
+  BOOST_TEST(has_note(earlier, "slurm-10.out ends at 2026-03-05 06:00:00, and "));
+}
+
+BOOST_AUTO_TEST_CASE(logs_of_other_settings_are_other_runs) {
+  for (const char* name : {"tensor_model_parallel_size", "micro_batch_size", "num_layers"}) {
+    BOOST_TEST_CONTEXT(name) {
+      // On one day at one time, so that nothing but the setting tells.
+      const RunFacts facts = facts_of_two(run_on_day(4, dumped(name, 2), 1, 9, kOutOfMemory),
+                                          run_on_day(4, dumped(name, 4), 1, 9, ""));
+      BOOST_TEST(facts.files.size() == 1U);
+      BOOST_TEST(std::ranges::any_of(facts.notes, [](const std::string& note) {
+        return note.find("another run") != std::string::npos;
+      }));
+      const RunFacts same = facts_of_two(run_on_day(4, dumped(name, 2), 1, 9, kOutOfMemory),
+                                         run_on_day(4, dumped(name, 2), 1, 8, ""));
+      BOOST_TEST(same.files.size() == 2U);
+    }
+  }
+  // The layout that a line says, and names where no line has a time.
+  const std::string undated =
+      "iteration 1/ 9 | elapsed time per iteration (ms): 800.0 | lm loss: 5 |\n";
+  const auto tensor = [](int size) {
+    return "using world size: 8, tensor-model-parallel size: " + std::to_string(size) + "\n";
+  };
+  const RunFacts by_name = facts_of_two(tensor(2) + undated, tensor(4) + undated);
+  BOOST_TEST(by_name.parallel.tp.value_or(0) == 4);
+  BOOST_TEST(by_name.files == std::vector<std::string>{"slurm-10.out"},
+             boost::test_tools::per_element());
+}
+
+BOOST_AUTO_TEST_CASE(logs_of_one_run_stay_together) {
+  // One that goes on from a checkpoint of the first.
+  const std::string loaded =
+      "successfully loaded checkpoint from /ckpt [ t 1/1, p 1/1 ] at iteration 5\n";
+  BOOST_TEST(
+      facts_of_two(run_on_day(4, "", 1, 9, ""), run_on_day(5, loaded, 6, 12, "")).files.size() ==
+      2U);
+  // Both that began from one of another run's are runs of their own.
+  BOOST_TEST(facts_of_two(run_on_day(4, loaded, 6, 12, ""), run_on_day(5, loaded, 6, 12, ""))
+                 .files.size() == 1U);
+  // Ranks: at one time, or at others where their names say it.
+  BOOST_TEST(facts_of_two(run_on_day(4, "", 1, 9, ""), run_on_day(4, "", 1, 8, kOutOfMemory))
+                 .files.size() == 2U);
+  BOOST_TEST(facts_of_two(run_on_day(4, "", 1, 9, ""), run_on_day(5, "", 1, 9, ""), "rank-0.log",
+                          "rank-1.log")
+                 .files.size() == 2U);
+}
+
+BOOST_AUTO_TEST_CASE(what_lies_beside_another_run_is_left_out_with_it) {
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("runs");
+  write(root / "a" / "rank-0.log", run_on_day(4, "", 1, 9, ""));
+  write(root / "a" / "rank-3.log", kOutOfMemory);  // says no time and no setting
+  write(root / "b" / "rank-0.log", run_on_day(5, "", 1, 9, kDone));
+  write(root / "b" / "rank-3.log", "[rank3]: torch.OutOfMemoryError: CUDA out of memory.\n");
+  const RunFacts facts = read_run(find_run_files(root.string()).logs);
+  BOOST_TEST(facts.files.size() == 2U);
+  for (const std::string& file : facts.files) {
+    BOOST_TEST(file.find("/b/") != std::string::npos, file);
+  }
+  BOOST_TEST(has_note(facts, "a/rank-3.log lies beside "));
+}
+
 BOOST_AUTO_TEST_CASE(traces_of_another_world_than_the_log_are_noted) {
   const tests::TempFolder temp;
   const fs::path root = temp.file("run");

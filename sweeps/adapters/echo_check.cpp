@@ -16,6 +16,7 @@
 #include "engine/spec/plan_knobs.h"
 #include "sweeps/adapters/engine_words.h"
 #include "sweeps/adapters/shell_text.h"
+#include "sweeps/adapters/trial_settings.h"
 #include "sweeps/runs/echoed_config.h"
 
 namespace moetune::sweeps {
@@ -133,6 +134,93 @@ std::optional<std::string> echoed_of(const RunFacts& facts, const dialects::Row&
   return found;
 }
 
+/// A size that a log's lines outside of its configuration say.
+struct LoggedSize {
+  std::string_view row;
+  NamedSize size;
+};
+constexpr std::array kLoggedSizes = {
+    LoggedSize{"tp", &NamedSizes::tp},
+    LoggedSize{"pp", &NamedSizes::pp},
+    LoggedSize{"cp", &NamedSizes::cp},
+    LoggedSize{"ep", &NamedSizes::ep},
+    LoggedSize{"etp", &NamedSizes::etp},
+    LoggedSize{"global_batch_size", &NamedSizes::global_batch_size},
+    LoggedSize{"sequences_per_step", &NamedSizes::global_batch_size},
+    LoggedSize{"local_batch_size", &NamedSizes::local_batch_size},
+    LoggedSize{"seq_length", &NamedSizes::seq_length},
+};
+
+/// Whether the batch grows from step to step, so that no line has the one that was asked for.
+bool has_growing_batch(const UserRun& run) {
+  return std::ranges::any_of(run.config.stated, [](const dialects::StatedSetting& setting) {
+    return setting.key.find("rampup") != std::string::npos;
+  });
+}
+
+/// What a log without a setting in its configuration says of it elsewhere: in the command that the
+/// shell printed, or in lines of its start and about steps; none: nothing.
+std::optional<std::string> logged_of(const UserRun& run, const RunFacts& facts,
+                                     const dialects::Row& row, dialects::Dialect dialect) {
+  if (facts.config && !facts.config->is_echo) {
+    const std::vector<dialects::StatedSetting>& stated = facts.config->stated;
+    // Of two the later counts.
+    const auto found = std::find_if(stated.rbegin(), stated.rend(), [&](const auto& setting) {
+      return dialects::find_row(setting.key, dialect) == &row && !is_unset(setting.value);
+    });
+    if (found != stated.rend()) return found->value;
+  }
+  for (const LoggedSize& logged : kLoggedSizes) {
+    const int64_t size = facts.named.*logged.size;
+    if (logged.row == row.name && size > 0) return std::to_string(size);
+  }
+  if (row.name != "global_batch_size" || has_growing_batch(run)) return std::nullopt;
+  const auto line = std::find_if(facts.steps.rbegin(), facts.steps.rend(), [](const auto& step) {
+    return step.global_batch_size && *step.global_batch_size >= 1;
+  });
+  if (line == facts.steps.rend()) return std::nullopt;
+  return fmt::format("{:.0f}", *line->global_batch_size);
+}
+
+/// The row that an axis of the space belongs to; null: of none.
+const dialects::Row* row_of_axis(const std::string& name, dialects::Dialect dialect) {
+  for (const dialects::Row& row : dialects::rows()) {
+    if (row.name == name) return &row;
+  }
+  return dialects::find_row(name, dialect);
+}
+
+/// The same as a sentence, where that is not what was asked for; empty: it is, or nothing is said.
+std::string logged_mismatch(const UserRun& run, const std::string& name, const std::string& asked,
+                            const RunFacts& facts) {
+  const dialects::Row* row = row_of_axis(name, *run.dialect);
+  if (row == nullptr || asked == kAsItIs) return {};
+  const dialects::Dialect theirs = dialect_of(facts.framework).value_or(*run.dialect);
+  const std::optional<std::string> logged = logged_of(run, facts, *row, theirs);
+  if (!logged || is_same_size(asked, *logged)) return {};
+  // Words of another spelling say nothing certain.
+  if (!dialects::parse_integer(asked) || !dialects::parse_integer(*logged)) return {};
+  return fmt::format("{}: asked {}, the log has {}", name, asked, *logged);
+}
+
+/// How many steps the trial makes, where the log's configuration has another number and the run has
+/// not made so many.
+std::string steps_mismatch(const UserRun& run, const tuner::TrialRequest& request,
+                           const RunFacts& facts) {
+  const std::string key(trial_steps_setting(*run.dialect));
+  if (key.empty() || facts.echoed.form == EchoedConfig::Form::none) return {};
+  const auto echoed = std::ranges::find_if(facts.echoed.settings, [&](const auto& setting) {
+    return plain_name(setting.key) == plain_name(key);
+  });
+  if (echoed == facts.echoed.settings.end()) return {};
+  // One that has made them all may have been told to go on.
+  const int64_t steps = launched_steps(request);
+  if (facts.last_step && *facts.last_step - facts.first_step.value_or(1) + 1 >= steps) return {};
+  const std::string asked = std::to_string(steps);
+  if (is_same_size(asked, echoed->value)) return {};
+  return fmt::format("{}: asked {}, the log has {}", key, asked, echoed->value);
+}
+
 bool has_axis_of(const UserRun& run, const RunSize& size, const dialects::Row& row) {
   return std::ranges::any_of(run.sweep.space, [&](const auto& axis) {
     return axis.first == size.knob || axis.first == row.name ||
@@ -192,7 +280,7 @@ struct SizeDifference {
 
 std::vector<SizeDifference> size_differences(const UserRun& run, const RunFacts& facts) {
   std::vector<SizeDifference> differences;
-  if (!run.dialect || facts.echoed.form == EchoedConfig::Form::none) return differences;
+  if (!run.dialect) return differences;
   const dialects::Dialect theirs = dialect_of(facts.framework).value_or(*run.dialect);
   const bool is_all = states_all(run);
   for (const RunSize& size : kRunSizes) {
@@ -209,6 +297,7 @@ std::vector<SizeDifference> size_differences(const UserRun& run, const RunFacts&
       continue;
     }
     std::optional<std::string> echoed = echoed_of(facts, row, theirs);
+    if (!echoed) echoed = logged_of(run, facts, row, theirs);
     if (!echoed) continue;
     const std::string shown = *echoed;
     if (is_unset(*echoed)) echoed = std::string(size.none);
@@ -224,6 +313,14 @@ std::vector<SizeDifference> size_differences(const UserRun& run, const RunFacts&
                                          stated ? "" : " (not said)", shown)});
     }
   }
+  const std::string total(total_steps_setting(*run.dialect));
+  const auto stated = std::ranges::find(run.config.stated, total, &dialects::StatedSetting::key);
+  if (total.empty() || stated == run.config.stated.end() || run.is_axis(total)) return differences;
+  const std::optional<int64_t> asked = dialects::parse_integer(stated->value);
+  if (asked && *asked > 0 && facts.total_steps && *facts.total_steps != *asked) {
+    differences.push_back(
+        {fmt::format("{}: asked {}, the log has {}", total, *asked, *facts.total_steps)});
+  }
   return differences;
 }
 
@@ -231,11 +328,17 @@ std::vector<SizeDifference> size_differences(const UserRun& run, const RunFacts&
 
 std::string echo_mismatch(const UserRun& run, const tuner::TrialRequest& request,
                           const RunFacts& facts) {
-  if (!run.dialect || facts.echoed.form == EchoedConfig::Form::none) return {};
+  if (!run.dialect) return {};
+  const bool has_echo = facts.echoed.form != EchoedConfig::Form::none;
   const tuner::Settings asked = settings_of(request);
   std::vector<std::string> wrong;
   for (const auto& [name, values] : run.sweep.space) {
     const std::string& value = asked.at(name);
+    if (!has_echo) {
+      std::string logged = logged_mismatch(run, name, value, facts);
+      if (!logged.empty()) wrong.push_back(std::move(logged));
+      continue;
+    }
     const spec::PlanKnobRow* row = spec::find_plan_knob(name);
     if (row == nullptr) {
       const auto plain = plain_name(name);
@@ -256,6 +359,8 @@ std::string echo_mismatch(const UserRun& run, const tuner::TrialRequest& request
       wrong.push_back(fmt::format("{}: asked {}, the log has {}", name, value, echoed));
     }
   }
+  std::string steps = steps_mismatch(run, request, facts);
+  if (!steps.empty()) wrong.push_back(std::move(steps));
   return fmt::format("{}", fmt::join(wrong, "; "));
 }
 

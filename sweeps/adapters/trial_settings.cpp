@@ -74,6 +74,13 @@ std::vector<UnknownSetting> made(Dialect dialect, const TrialLength& length, boo
 
 }  // namespace
 
+std::string_view trial_steps_setting(Dialect dialect) {
+  for (const TrialSettingRow& row : kTrialSettings) {
+    if (row.dialect == dialect && row.value == "{steps}") return row.key;
+  }
+  return {};
+}
+
 std::string_view total_steps_setting(Dialect dialect) {
   switch (dialect) {
     case Dialect::megatron_lm:

@@ -24,6 +24,9 @@ std::vector<spec::dialects::UnknownSetting> trial_settings(spec::dialects::Diale
 std::vector<spec::dialects::UnknownSetting> profile_settings(spec::dialects::Dialect dialect,
                                                              const TrialLength& length);
 
+/// The setting by which a trial ends after its steps.
+std::string_view trial_steps_setting(spec::dialects::Dialect dialect);
+
 /// The setting that ends a run of itself after so many steps, which a trial leaves as it is: it
 /// leaves earlier. Empty where a trial sets it.
 std::string_view total_steps_setting(spec::dialects::Dialect dialect);

@@ -289,6 +289,19 @@ constexpr ParallelSizeRow kParallelSizes[] = {
     {"dp", &P::dp, nullptr, &N::dp},
 };
 
+constexpr NamedSize kNamedSizes[] = {&N::world_size,
+                                     &N::tp,
+                                     &N::pp,
+                                     &N::cp,
+                                     &N::dp,
+                                     &N::ep,
+                                     &N::etp,
+                                     &N::global_batch_size,
+                                     &N::local_batch_size,
+                                     &N::seq_length,
+                                     &N::tokens_per_step,
+                                     &N::total_steps};
+
 void take_size(std::optional<int64_t>& size, int64_t value) {
   if (!size && value > 0) size = value;
 }
@@ -304,6 +317,9 @@ void read_named_sizes(const AttemptParts& parts, RunFacts& facts) {
   ParallelSizes& p = facts.parallel;
   for (const Attempt* part : parts) {
     const NamedSizes& named = part->sizes;
+    for (const NamedSize size : kNamedSizes) {
+      if (facts.named.*size == 0) facts.named.*size = named.*size;
+    }
     take_size(facts.world_size, named.world_size);
     for (const ParallelSizeRow& row : kParallelSizes) {
       if (row.named != nullptr) take_size(p.*row.size, named.*row.named);

@@ -97,6 +97,7 @@ struct RunFacts {
   int64_t num_attempts = 1;
   std::optional<int64_t> world_size;
   ParallelSizes parallel;
+  NamedSizes named;  ///< what lines outside of a configuration say; 0: nothing
   std::optional<int64_t> micro_batch_size;
   std::optional<int64_t> global_batch_size;
   std::optional<int64_t> seq_length;

@@ -205,6 +205,50 @@ BOOST_AUTO_TEST_CASE(a_run_of_other_sizes_is_another_run) {
              "64");
 }
 
+// Also where it failed, and where it echoes no configuration.
+BOOST_AUTO_TEST_CASE(lines_of_a_log_say_sizes_as_well) {
+  const std::string flags =
+      "torchrun pretrain_gpt.py --bf16 --micro-batch-size 1 --seq-length 4096 ";
+  const RunFacts facts = golden_logs::facts_of(
+      "using world size: 8, data-parallel size: 4, context-parallel size: 1, "
+      "tensor-model-parallel size: 2, pipeline-model-parallel size: 1\n" +
+      golden_logs::megatron_steps(1, kSteps) +
+      "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB.\n");
+  BOOST_TEST((facts.status == ForeignStatus::oom));
+  UserRun run = run_of(flags + "--global-batch-size 128 --train-iters 500");
+  BOOST_TEST(size_mismatch(run, facts) ==
+             "--tensor-model-parallel-size: asked 1 (not said), the log has 2; "
+             "--global-batch-size: asked 128, the log has 64; --train-iters: asked 500, the log "
+             "has 100");
+  BOOST_TEST(size_mismatch(run_of(flags + "--tensor-model-parallel-size 2 --global-batch-size 64 "
+                                          "--train-iters 100"),
+                           facts) == "");
+  // Of a batch that grows no line has the one at its end.
+  BOOST_TEST(size_mismatch(run_of(flags + "--tensor-model-parallel-size 2 --global-batch-size 128 "
+                                          "--rampup-batch-size 64 64 1000"),
+                           facts) == "");
+  // Axes, by the trial's value.
+  TrialOfTitan trial;
+  run.sweep.space = {{"tp", {"1", "2", "4"}}, {"micro_batch_size", {"1", "2"}}};
+  trial.request.settings = {{"tp", "4"}, {"micro_batch_size", "2"}};
+  BOOST_TEST(echo_mismatch(run, trial.request, facts) == "tp: asked 4, the log has 2");
+  trial.request.settings = {{"tp", "2"}, {"micro_batch_size", "2"}};
+  BOOST_TEST(echo_mismatch(run, trial.request, facts) == "");
+}
+
+BOOST_AUTO_TEST_CASE(a_run_of_another_length_is_another_run) {
+  TrialOfTitan trial;
+  trial.run = run_of("torchrun pretrain_gpt.py " + std::string(kFlags));
+  const RunFacts facts = dumped({{"exit_interval", "50"}});
+  trial.request.spec.num_steps = 40;  // and one of warm-up
+  BOOST_TEST(echo_mismatch(trial.run, trial.request, facts) ==
+             "--exit-interval: asked 41, the log has 50");
+  trial.request.spec.num_steps = 49;
+  BOOST_TEST(echo_mismatch(trial.run, trial.request, facts) == "");
+  trial.request.spec.num_steps = 5;  // it has made six
+  BOOST_TEST(echo_mismatch(trial.run, trial.request, facts) == "");
+}
+
 BOOST_AUTO_TEST_CASE(sizes_that_may_be_stated_elsewhere_are_only_noted) {
   const RunFacts facts =
       dumped({{"global_batch_size", "64"}, {"pipeline_model_parallel_size", "2"}});

@@ -350,6 +350,12 @@ BOOST_AUTO_TEST_CASE(a_log_of_another_run_is_not_taken) {
                 {"told.log", "another configuration",
                  "--pipeline-model-parallel-size: asked 1 (not said), the log has 2",
                  "--global-batch-size: asked 64, the log has 32"});
+  // One that failed and echoes nothing: its lines about steps say it.
+  const std::string failed = std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/logs/oom.log";
+  check_refused(
+      {"tell", folder.file("sweep.json"), failed, "--exit-code", "1", "--db", db}, 2,
+      {"oom.log", "another configuration", "--global-batch-size: asked 64, the log has 256",
+       "--train-iters: asked 500, the log has 100"});
   BOOST_TEST(!std::filesystem::exists(db));
 }
 

@@ -134,6 +134,17 @@ bool read_megatron_step(std::string_view text, size_t at, LogCollector& log) {
   return true;
 }
 
+/// What stands in front of the time is there, and the time is not: another process has written into
+/// the line. The rest of it, on a line of its own, says no step.
+bool read_torn_step(std::string_view text, size_t at, LogCollector& log) {
+  StepLine step;
+  size_t begin = 0;
+  if (!read_counter(text, at, step, begin) || step.total <= 0) return false;
+  read_bars(text.substr(begin), step);
+  if (!step.step_time_s) log.add_torn_step(step.step);
+  return false;
+}
+
 /// "hip mem usage/free/total/usage_ratio: 150.00GB/42.00GB/192.00GB/78.12%": of the device, now.
 bool read_hip_memory(std::string_view text, size_t at, LogCollector& log) {
   const auto used = number_behind(text.substr(at), "usage_ratio: ");
@@ -348,6 +359,15 @@ bool read_titan_step(std::string_view text, size_t at, LogCollector& log) {
   const auto memory = number_behind(rest, "memory:");
   if (memory) log.add_memory(log.rank(), MemoryKind::reserved, true, *memory * kGibi, step.step);
   return true;
+}
+
+/// The same of torchtitan: the loss is there, and the rate is not.
+bool read_torn_titan_step(std::string_view text, size_t at, LogCollector& log) {
+  const std::string_view rest = text.substr(text.find("step:", at) + 5);
+  const auto number = leading_integer(rest);
+  const bool has_loss = rest.find("loss:") != std::string_view::npos;
+  if (number && has_loss && !number_behind(rest, "tps:")) log.add_torn_step(*number);
+  return false;
 }
 
 constexpr SizeField kMeshFields[] = {
@@ -609,6 +629,7 @@ constexpr Framework kAnybody = Framework::unknown;
 constexpr LineForm kLineForms[] = {
     // Megatron-LM and those that build on it.
     {"megatron step", "elapsed time per iteration (ms):", kLm, 1, read_megatron_step},
+    {"megatron torn step", "consumed samples:", kAnybody, 0, read_torn_step},
     {"megatron memory", " memory (MB) |", kLm, 1, read_memory_mib},
     {"megatron world", "using world size: ", kLm, 1, read_world},
     {"megatron arguments", "- arguments -", kLm, 1, begin_arguments},
@@ -634,6 +655,7 @@ constexpr LineForm kLineForms[] = {
     // torchtitan.
     {"titan", "[titan] 20", kTitan, 2, read_titan_mark},
     {"titan step", "tps: ", kTitan, 2, read_titan_step},
+    {"titan torn step", " INFO - step:", kAnybody, 0, read_torn_titan_step},
     {"titan mesh", "Building device mesh with parallelism:", kTitan, 2, read_mesh},
     {"titan mesh", "-D device mesh with [", kTitan, 2, read_listed_mesh},
     {"titan trainer", "Trainer is initialized with ", kTitan, 2, read_trainer},

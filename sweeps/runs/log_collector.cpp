@@ -123,6 +123,12 @@ void LogCollector::add_step(StepLine line) {
   attempt.steps.add(line);
 }
 
+void LogCollector::add_torn_step(int64_t step) {
+  constexpr size_t kMostTorn = 4096;
+  if (step < 0 || step > kMostSize || now().torn_steps.size() >= kMostTorn) return;
+  if (now().torn_steps.insert(step).second) last_torn_ = {line_.number, step};
+}
+
 void LogCollector::add_memory(int rank, MemoryKind kind, bool is_peak, double bytes, int64_t step) {
   constexpr double kMostBytes = 1e16;
   if (!(bytes >= 0) || bytes > kMostBytes || rank < -1) return;
@@ -266,6 +272,8 @@ ForeignLog LogCollector::finish(int64_t num_bytes, int64_t num_cut_lines) {
       now().config = std::move(block.config);
     }
   }
+  // The end of the log has cut its last line.
+  if (last_torn_ && last_torn_->first == line_.number) now().torn_steps.erase(last_torn_->second);
   close_attempt();
   log_.num_bytes = num_bytes;
   if (num_cut_lines > 0) {

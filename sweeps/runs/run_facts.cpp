@@ -16,6 +16,7 @@
 #include "sweeps/runs/other_runs.h"
 #include "sweeps/runs/read_log.h"
 #include "sweeps/runs/run_judgement.h"
+#include "sweeps/runs/unread_steps.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -427,6 +428,7 @@ RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& op
   read_losses(parts, cadence, facts);
   read_memory_peaks(parts, facts);
   judge_run(last, options, facts);
+  note_unread_steps(parts, facts);
   std::ranges::move(earlier_endings(logs), std::back_inserter(facts.notes));
   return facts;
 }

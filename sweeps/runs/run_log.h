@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -210,6 +211,7 @@ struct EndMark {
 /// The part of a log from one start of the job to its end or its next start.
 struct Attempt {
   StepSeries steps;
+  std::set<int64_t> torn_steps;  ///< of lines that begin as one about a step; not all of very many
   std::map<std::tuple<int, MemoryKind, bool>, MemoryReading> memory;
   std::vector<Failure> failures;
   std::map<int, CollectiveTimeout> timeouts;  ///< by rank

@@ -139,6 +139,9 @@ json merged_run(const RunDiagnosis& diagnosis, const json& of_traces) {
   for (const ParallelSizeRow& row : parallel_sizes()) {
     if (row.knob != nullptr) fill(run["parallel"], row.name, knobs.*row.knob);
   }
+  const std::string model = model_words(*diagnosis.config);
+  if (!model.empty()) fill(run, "model", model);
+  if (!diagnosis.config->model.empty()) fill(run, "model_sizes", diagnosis.config->model);
   fill(run, "micro_batch_size", knobs.micro_batch_size);
   if (diagnosis.config->global_batch_size > 0) {
     fill(run, "global_batch_size", diagnosis.config->global_batch_size);
@@ -193,6 +196,28 @@ std::string sizes_text(const RunFacts& facts) {
 
 std::string seconds_text(double seconds) {
   return base::format_ns(static_cast<int64_t>(seconds * 1e9));
+}
+
+/// The most that a rank needed, and the least of those whose reading is of the same kind.
+std::string rank_memory_text(const RunFacts& facts) {
+  if (!facts.peak_memory) return {};
+  const MemoryReading& most = *facts.peak_memory;
+  const MemoryReading* least = nullptr;
+  for (const MemoryReading& reading : facts.memory) {
+    const bool is_alike =
+        reading.kind == most.kind && reading.is_peak == most.is_peak && reading.rank >= 0;
+    if (!is_alike || reading.rank == most.rank) continue;
+    if (least == nullptr || reading.bytes < least->bytes) least = &reading;
+  }
+  const auto words_of = [](const MemoryReading& reading, const char* which) {
+    std::string text = fmt::format("{} {}", base::format_bytes(reading.bytes), which);
+    if (reading.rank >= 0) text += fmt::format(", on rank {}", reading.rank);
+    if (reading.step >= 0) text += fmt::format(" (read after step {})", reading.step);
+    return text;
+  };
+  std::string text = words_of(most, "at most");
+  if (least != nullptr && most.rank >= 0) text += "; " + words_of(*least, "at least");
+  return text;
 }
 
 std::string facts_text(const RunFacts& facts) {
@@ -529,12 +554,7 @@ std::vector<std::pair<std::string, std::string>> fact_lines(const RunFacts& fact
     speed.push_back(fmt::format("{:.1f} TFLOP/s a GPU as logged", *facts.tflops_per_gpu));
   }
   add_line("speed", fmt::format("{}", fmt::join(speed, ", ")));
-  if (facts.peak_memory) {
-    add_line("memory", fmt::format("{} at most{}", base::format_bytes(facts.peak_memory->bytes),
-                                   facts.peak_memory->rank >= 0
-                                       ? fmt::format(", on rank {}", facts.peak_memory->rank)
-                                       : std::string()));
-  }
+  add_line("memory", rank_memory_text(facts));
   if (facts.loss || facts.num_skipped_steps > 0) {
     std::string loss =
         facts.loss ? fmt::format("{:.4f} at the end", *facts.loss) : std::string("none was logged");

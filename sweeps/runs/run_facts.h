@@ -140,6 +140,10 @@ RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& op
 /// base::UsageError where one cannot be read.
 RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& options = {});
 
+/// The sizes of a model in words, "48 layers, hidden size 2048", as far as a configuration says
+/// them; empty: none. Of a name, such as "llama3 8B", that.
+std::string model_words(const spec::dialects::RunConfig& config);
+
 /// Unknown values are null.
 nlohmann::json to_json(const RunFacts& facts);
 

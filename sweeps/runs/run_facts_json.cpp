@@ -1,5 +1,9 @@
 // The facts of a run as JSON: the keys that scripts read.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <cmath>
+#include <initializer_list>
 #include <map>
 #include <nlohmann/json.hpp>
 
@@ -142,7 +146,41 @@ json json_of_config(const RunFacts& facts) {
   return result;
 }
 
+/// A size of the model by the first of these keys of a config.json that it has; 0: by none.
+int64_t model_size(const json& model, std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    const auto found = model.find(key);
+    if (found != model.end() && found->is_number_integer()) return found->get<int64_t>();
+  }
+  return 0;
+}
+
 }  // namespace
+
+std::string model_words(const spec::dialects::RunConfig& config) {
+  if (!config.model_name.empty()) return config.model_name;
+  const json& model = config.model;
+  std::vector<std::string> words;
+  const auto add = [&](std::initializer_list<const char*> keys, const char* text) {
+    const int64_t size = model_size(model, keys);
+    if (size > 0) words.push_back(fmt::format(fmt::runtime(text), size));
+  };
+  add({"num_hidden_layers", "n_layer"}, "{} layers");
+  add({"hidden_size", "n_embd"}, "hidden size {}");
+  add({"num_attention_heads", "n_head"}, "{} heads");
+  const int64_t experts =
+      model_size(model, {"num_experts", "n_routed_experts", "num_local_experts"});
+  if (experts > 0) {
+    std::string text = fmt::format("{} experts", experts);
+    // Where experts are the only wide layers, their width has the plain name.
+    const int64_t width = model_size(model, {"moe_intermediate_size", "intermediate_size"});
+    const int64_t per_token = model_size(model, {"num_experts_per_tok"});
+    if (width > 0) text += fmt::format(" of {}", width);
+    if (per_token > 0) text += fmt::format(" ({} for each token)", per_token);
+    words.push_back(std::move(text));
+  }
+  return fmt::format("{}", fmt::join(words, ", "));
+}
 
 nlohmann::json to_json(const RunFacts& facts) {
   json run;
@@ -191,7 +229,10 @@ nlohmann::json to_json(const RunFacts& facts) {
   run["skipped_steps"] = facts.num_skipped_steps;
   run["nan_steps"] = facts.num_nan_steps;
   run["first_nan_step"] = value_or_null(facts.first_nan_step);
-  run["model"] = words_or_null(facts.model_name);
+  run["model"] = words_or_null(facts.model_name.empty() && facts.config ? model_words(*facts.config)
+                                                                        : facts.model_name);
+  const bool has_sizes = facts.config && !facts.config->model.empty();
+  run["model_sizes"] = has_sizes ? facts.config->model : json();
   run["num_parameters"] = value_or_null(facts.num_parameters);
   run["device"] = words_or_null(facts.device_name);
   run["device_bytes"] = value_or_null(facts.device_bytes);

@@ -44,9 +44,29 @@ BOOST_FIXTURE_TEST_CASE(a_log_alone_says_how_the_run_went, Diagnose) {
   BOOST_TEST(run["run"]["status"] == "ok");
   BOOST_TEST(run["run"]["step_time_s"].get<double>() > 0);
   BOOST_TEST(run["ranks"].empty());
+  // 47010.25 MiB of rank 1 and 45000 MiB of rank 4.
+  const Answer text = this->run({"diagnose", golden("logs/megatron_lm.log")});
+  BOOST_TEST(tests::contains(text.out,
+                             "memory   45.9 GiB at most, on rank 1 (read after step 10); 43.9 GiB "
+                             "at least, on rank 4 (read after step 10)\n"),
+             text.out);
   // Nothing is guessed of a wall that nobody has recorded.
   BOOST_TEST(run["wall"]["label"] == "unknown");
   BOOST_TEST(run["remedies"].empty());
+}
+
+// A configuration that lies beside the log says the sizes as one that the log echoes.
+BOOST_FIXTURE_TEST_CASE(a_command_says_the_sizes_of_the_model, Diagnose) {
+  const std::string command = folder.file("train.sh");
+  tests::write_text(command,
+                    "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 4 --hidden-size 2048 "
+                    "--num-attention-heads 16 --seq-length 4096 --micro-batch-size 1\n");
+  const json run = document({golden("logs/oom.log"), "--run", command})["run"];
+  BOOST_TEST(run["model"] == "4 layers, hidden size 2048, 16 heads");
+  BOOST_TEST(run["model_sizes"]["num_hidden_layers"] == 4);
+  const json nothing = document({golden("logs/oom.log")})["run"];
+  BOOST_TEST(nothing["model"].is_null());
+  BOOST_TEST(nothing["model_sizes"].is_null());
 }
 
 BOOST_FIXTURE_TEST_CASE(a_page_says_the_same, Diagnose) {

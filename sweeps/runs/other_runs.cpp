@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -67,8 +68,15 @@ bool is_contrary(const StatedValue& a, const StatedValue& b) {
   return a.source == b.source && a.text != b.text;
 }
 
-/// By the rows of the dialects' tables, and "dp".
-using StatedValues = std::map<std::string, StatedValue, std::less<>>;
+/// A row of the dialects' tables, or "dp", and whether a line outside of a configuration says it:
+/// what a line calls a length may be another one than the configuration's.
+struct StatedName {
+  std::string name;
+  bool is_line = false;
+
+  auto operator<=>(const StatedName&) const = default;
+};
+using StatedValues = std::map<StatedName, StatedValue>;
 
 /// The first that states a setting counts. What is not said, and what follows from other settings
 /// (-1), states nothing.
@@ -79,7 +87,7 @@ void add_statement(StatedValues& values, std::string_view name, StatedValue::Sou
   char* end = nullptr;
   const double number = std::strtod(value.text.c_str(), &end);
   if (*end == '\0' && std::isfinite(number)) value.number = number;
-  values.try_emplace(std::string(name), std::move(value));
+  values.try_emplace({std::string(name), source == StatedValue::Source::line}, std::move(value));
 }
 
 void add_stated_command(StatedValues& values, const std::string& command,
@@ -148,7 +156,8 @@ struct RunSight {
   std::string folder;
   /// Words that a run prints once at its start: it is no rank's log beside that of another.
   bool has_banner = false;
-  bool has_outcome = false;  ///< steps, failures or an end
+  bool is_first_rank = false;  ///< it has such words that few ranks print
+  bool has_outcome = false;    ///< steps, failures or an end
   std::optional<double> first_s;
   std::optional<double> last_s;
   std::vector<StepLine> steps;  ///< the first ones of the last attempt
@@ -160,8 +169,9 @@ RunSight sight_of(const ForeignLog& log) {
   sight.log = &log;
   sight.folder = std::filesystem::path(log.files.front()).parent_path().string();
   for (const Attempt& attempt : log.attempts) {
-    sight.has_banner |= attempt.config.form != EchoedConfig::Form::none ||
-                        attempt.sizes.world_size > 0 || !attempt.command.empty();
+    sight.is_first_rank |=
+        attempt.config.form != EchoedConfig::Form::none || attempt.sizes.world_size > 0;
+    sight.has_banner |= sight.is_first_rank || !attempt.command.empty();
     sight.has_outcome |= !attempt.steps.empty() || !attempt.failures.empty() ||
                          attempt.end.has_value() || !attempt.loose_step_times_s.empty();
   }
@@ -214,6 +224,13 @@ bool has_other_losses(const RunSight& a, const RunSight& b) {
   return false;
 }
 
+/// Whether the words of its start are those of the only rank that prints them.
+bool start_alone(const RunSight& sight) {
+  const Framework framework = sight.log->framework;
+  return sight.is_first_rank && sight.log->path_rank < 0 &&
+         (framework == Framework::megatron_lm || framework == Framework::megatron_bridge);
+}
+
 /// Why two logs that state the same are two runs, each with its start; empty: they may be one.
 std::string own_start(const RunSight& one, const RunSight& main) {
   const ForeignLog& log = *one.log;
@@ -238,14 +255,22 @@ std::string own_start(const RunSight& one, const RunSight& main) {
                ? fmt::format("begins anew, with other losses than {}", name)
                : std::string();
   }
-  if (!is_dated(one) || !is_dated(main) || times_overlap(one, main)) return {};
+  if (is_dated(one) != is_dated(main)) {
+    return start_alone(one) && start_alone(main) ? fmt::format("begins anew, as {} does", name)
+                                                 : std::string();
+  }
+  if (times_overlap(one, main)) return {};
   const bool is_before = *one.last_s < *main.first_s;
   // Ranks that fail while they start do not do so at one time.
   constexpr double kLongestStartS = 900;
   const double gap_s = is_before ? *main.first_s - *one.last_s : *one.first_s - *main.last_s;
-  const bool is_anew = have_steps
-                           ? is_before ? begins_anew(main_log, log) : begins_anew(log, main_log)
-                           : gap_s > kLongestStartS;
+  bool is_anew = false;
+  if (have_steps) {
+    is_anew = is_before ? begins_anew(main_log, log) : begins_anew(log, main_log);
+  } else {
+    // A node's log has the command, and maybe nothing more.
+    is_anew = gap_s > kLongestStartS && one.is_first_rank && main.is_first_rank;
+  }
   if (!is_anew) return {};
   return is_before ? fmt::format("ends at {}, and {} begins anew at {}", clock_text(*one.last_s),
                                  name, clock_text(*main.first_s))
@@ -355,7 +380,7 @@ class TakenRun {
     for (const auto& [name, value] : values) {
       const auto agreed = agreed_.find(name);
       if (agreed == agreed_.end() || !is_contrary(value, agreed->second)) continue;
-      return fmt::format("is of {} {}, {} of {}", name, value.text, agreed->second.file,
+      return fmt::format("is of {} {}, {} of {}", name.name, value.text, agreed->second.file,
                          agreed->second.text);
     }
     for (const RunSight* start : starts_) {

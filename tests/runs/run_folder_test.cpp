@@ -207,6 +207,27 @@ BOOST_AUTO_TEST_CASE(logs_of_other_settings_are_other_runs) {
              boost::test_tools::per_element());
 }
 
+// A failure before the first step, in a log that shows no time: it is not the other's.
+BOOST_AUTO_TEST_CASE(a_start_that_shows_no_time_is_another_run) {
+  const std::string start = "using world size: 8, data-parallel size: 8\n";
+  const RunFacts facts = facts_of_two(start + kOutOfMemory, run_on_day(5, "", 1, 5, kDone));
+  BOOST_TEST(facts.files == std::vector<std::string>{"slurm-10.out"},
+             boost::test_tools::per_element());
+  BOOST_TEST((facts.status == ForeignStatus::ok));
+  BOOST_TEST(has_note(facts, "slurm-9.out begins anew, as "));
+}
+
+// A node's log may have no more than the command and steps.
+BOOST_AUTO_TEST_CASE(logs_of_nodes_stay_together) {
+  const std::string command =
+      "+ torchrun --nproc_per_node=8 pretrain_gpt.py --seq-length 4096 --micro-batch-size 2\n";
+  const RunFacts facts =
+      facts_of_two(command + "[2026-03-04 04:05:00] using world size: 8, data-parallel size: 8\n",
+                   command + golden_logs::megatron_steps(1, 9));
+  BOOST_TEST(facts.files.size() == 2U);
+  BOOST_TEST(facts.world_size.value_or(0) == 8);
+}
+
 BOOST_AUTO_TEST_CASE(logs_of_one_run_stay_together) {
   // One that goes on from a checkpoint of the first.
   const std::string loaded =

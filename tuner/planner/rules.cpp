@@ -231,6 +231,8 @@ constexpr PlanRule kRules[] = {
     {"recompute_fits_model",
      [](Run run) {
        const PlanKnobs& k = run.knobs;
+       // torchtitan chooses by operation, whatever modules there are.
+       if (!is_of_megatron(run)) return true;
        return (!k.recompute.has(PlanRecompute::mla_up_proj) || has_mixer(*run.model, Mixer::mla)) &&
               (!k.recompute.has(PlanRecompute::moe_act) || has_experts(run));
      },

@@ -70,7 +70,6 @@ constexpr Row kCarried[] = {
      {}},
     {"fp8_output_proj", kSwitch, of_model("--fp8-output-proj"), {}},
     following("recompute_layer_ids", kTexts, of_primus("recompute_layer_ids")),
-    {"selective_ac_option", kText, of_titan("activation_checkpoint.selective_ac_option"), {}},
     {"memory_budget", kNumeric, of_titan("activation_checkpoint.memory_budget"), {}},
     following("cpu_offloading_num_layers", kWhole, of_model("--cpu-offloading-num-layers")),
     {"delay_offload_until_cuda_graph", kSwitch, of_model("--delay-offload-until-cuda-graph"), {}},

@@ -221,6 +221,8 @@ constexpr Row kRows[] = {
      all("selective"),
      {},
      kAlways},
+    {"selective_ac_option", Part{Kind::word},
+     titan_only("activation_checkpoint.selective_ac_option"), all("2")},
     {"cuda_graphs", knob(&PlanKnobs::cuda_graphs), {kByParts, kByParts, "", kByParts}, all("none")},
     {"cuda_graph_warmup_steps", knob(&PlanKnobs::cuda_graph_warmup_steps),
      megatron("--cuda-graph-warmup-steps"), all("3")},

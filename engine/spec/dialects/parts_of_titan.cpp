@@ -9,6 +9,7 @@
 
 #include "engine/spec/dialects/parts.h"
 #include "engine/spec/dialects/text_cursor.h"
+#include "engine/spec/dialects/values.h"
 
 namespace moetune::spec::dialects {
 namespace {
@@ -21,6 +22,9 @@ constexpr std::string_view kFloat8Linear = "quantize.linear.float8";
 constexpr std::string_view kFloat8Experts = "quantize.grouped_mm.float8";
 constexpr std::string_view kMxLinear = "quantize.linear.mx";
 constexpr std::string_view kMxExperts = "quantize.grouped_mm.mx";
+/// The nearest that we have to "selective": by operation it keeps attention, collectives and every
+/// second product, and computes all else of a layer again.
+constexpr PlanRecomputeSet kSelective{PlanRecompute::layernorm, PlanRecompute::moe_act};
 
 int32_t as_knob(Reading& in, std::string_view row, int64_t value) {
   if (value >= 1 && value <= kMostRanks) return static_cast<int32_t>(value);
@@ -266,6 +270,13 @@ void read_types(Reading& in) {
   if (k.precision == PrecisionRecipe::mxfp8) in.parts.list("mx_experts");
 }
 
+/// A dense model has no products of experts to convert.
+Words converters_of(const RunConfig& run, std::string_view linear, std::string_view experts) {
+  Words names = {std::string(linear)};
+  if (!names_dense_model(run)) names.emplace_back(experts);
+  return names;
+}
+
 void write_types(Writing& out) {
   const PlanKnobs& k = out.knobs();
   const std::array states = {k.exp_avg, k.exp_avg_sq, k.main_params, k.main_grads};
@@ -282,6 +293,7 @@ void write_types(Writing& out) {
       if (states[i] != StateType::fp32) out.unsaid.emplace_back(kStates[i]);
     }
   }
+  const bool has_experts = !names_dense_model(out.run);
   switch (k.precision) {
     case PrecisionRecipe::bf16:
       break;
@@ -289,16 +301,38 @@ void write_types(Writing& out) {
       out.parts.say("mixed_precision_param", "float32");
       break;
     case PrecisionRecipe::fp8_current:
-      out.parts.say("converters", Words{std::string(kFloat8Linear), std::string(kFloat8Experts)});
+      out.parts.say("converters", converters_of(out.run, kFloat8Linear, kFloat8Experts));
       out.parts.say("float8_recipe", "tensorwise");
-      out.parts.say("float8_experts", Words{"experts"});
+      if (has_experts) out.parts.say("float8_experts", Words{"experts"});
       break;
     case PrecisionRecipe::mxfp8:
-      out.parts.say("converters", Words{std::string(kMxLinear), std::string(kMxExperts)});
-      out.parts.say("mx_experts", Words{"experts"});
+      out.parts.say("converters", converters_of(out.run, kMxLinear, kMxExperts));
+      if (has_experts) out.parts.say("mx_experts", Words{"experts"});
       break;
     default:
       out.cannot_say(fmt::format("precision={}", name_of(k.precision)), "bf16 is written");
+  }
+}
+
+/// By operation ("op"), or whole layers: every N-th ("2").
+void read_selective(Reading& in) {
+  const std::string option = in.parts.word("selective_ac_option");
+  in.parts.leave("selective_ac_option");  // no knob stands for it
+  if (parse_integer(option) == 1) {
+    in.run.knobs.recompute = {PlanRecompute::full};
+    return;
+  }
+  in.run.knobs.recompute = kSelective;
+  if (parse_integer(option)) {
+    in.note(
+        fmt::format("'{}' is 'selective', of one layer in {} ('{}'): taken as norms and "
+                    "activations of all layers",
+                    in.key("activation_checkpoint"), shown(option), in.key("selective_ac_option")));
+  } else {
+    in.note(
+        fmt::format("'{}' is 'selective', by operation: taken as norms and activations, though "
+                    "every second product is computed again as well",
+                    in.key("activation_checkpoint")));
   }
 }
 
@@ -307,9 +341,14 @@ void read_memory(Reading& in) {
   const std::string mode = in.parts.word("activation_checkpoint");
   if (mode == "full") {
     k.recompute = {PlanRecompute::full};
+  } else if (mode == "selective") {
+    read_selective(in);
   } else if (mode != "none") {
-    in.note(fmt::format("'{}' is '{}', for which moetune has no word: nothing is recomputed",
-                        in.key("activation_checkpoint"), shown(mode)));
+    k.recompute = kSelective;
+    in.note(
+        fmt::format("'{}' is '{}', for which moetune has no word: taken as norms and "
+                    "activations, computed again",
+                    in.key("activation_checkpoint"), shown(mode)));
     in.parts.leave("activation_checkpoint");
   }
   if (in.parts.flag("enable_cpu_offload")) {
@@ -318,14 +357,29 @@ void read_memory(Reading& in) {
   }
 }
 
+/// Whether the run's own text recomputes by operation, by layer or by a budget: also unasked.
+bool is_selective_itself(const RunConfig& run) {
+  if (run.dialect != Dialect::torchtitan || run.stated.empty()) return false;
+  const std::string key = key_of(row_of("activation_checkpoint"), run.dialect);
+  const auto mode = std::ranges::find(run.stated, key, &StatedSetting::key);
+  return mode == run.stated.end() || (mode->value.find("none") == std::string::npos &&
+                                      mode->value.find("full") == std::string::npos);
+}
+
 void write_memory(Writing& out) {
   const PlanKnobs& k = out.knobs();
   const bool is_full = k.recompute.has(PlanRecompute::full);
+  const auto is_kept = [&](const UnknownSetting& setting) {
+    return setting.key == key_of(row_of("activation_checkpoint"), Dialect::torchtitan);
+  };
   if (is_full || k.recompute.empty()) {
     out.parts.say("activation_checkpoint", is_full ? "full" : "none");
-  } else {
+  } else if (k.recompute != kSelective || !is_selective_itself(out.run)) {
     out.parts.say("activation_checkpoint", "selective");
+    out.parts.say("selective_ac_option", "op");
     out.cannot_say("recompute=" + k.recompute.text(), "it chooses by operation");
+  } else if (std::ranges::none_of(out.run.unknown, is_kept)) {
+    out.parts.say("activation_checkpoint", "selective");  // its option stays as it is
   }
   if (k.optimizer_offload_ratio == 0) return;
   out.parts.say("enable_cpu_offload", true);
@@ -357,6 +411,17 @@ void write_kernels(Writing& out) {
 }
 
 }  // namespace
+
+bool names_dense_model(const RunConfig& run) {
+  if (run.dialect != Dialect::torchtitan || run.knobs.ep > 1) return false;
+  const std::string& name = run.model_name;
+  if (name.starts_with("llama3")) return true;
+  if (!name.starts_with("qwen3/")) return false;
+  // "debugmodel_moe", "30B-A3B", "235B-A22B", on main "qwen3_30b_a3b".
+  constexpr std::array<std::string_view, 5> kOfExperts = {"moe", "A3B", "A22B", "a3b", "a22b"};
+  return std::ranges::none_of(
+      kOfExperts, [&](std::string_view word) { return name.find(word) != std::string::npos; });
+}
 
 void read_parts_of_titan(Reading& reading) {
   for (void (*read)(Reading&) :

@@ -354,6 +354,73 @@ BOOST_AUTO_TEST_CASE(a_configuration_of_torchtitan) {
   BOOST_TEST((command.knobs.cross_entropy == CrossEntropy::unfused));
 }
 
+// What it recomputes by itself has no knob of its own; the text stays what it was.
+BOOST_AUTO_TEST_CASE(selective_checkpoints_of_torchtitan) {
+  const std::string training = "[training]\nlocal_batch_size = 1\nseq_len = 4096\n";
+  const std::string table = "[activation_checkpoint]\nmode = \"selective\"\n";
+  struct Choice {
+    std::string text;
+    const char* recompute;
+    const char* note;  ///< empty: none
+    const char* written;
+    const char* not_written;
+  };
+  const Choice kChoices[] = {
+      {training, "layernorm,moe_act", "one layer in 2", "mode = \"selective\"", "_ac_option"},
+      {training + table + "selective_ac_option = \"op\"\n", "layernorm,moe_act", "by operation",
+       "selective_ac_option = \"op\"", "\"none\""},
+      {training + table + "selective_ac_option = \"4\"\n", "layernorm,moe_act", "one layer in 4",
+       "selective_ac_option = \"4\"", "\"op\""},
+      {training + table + "selective_ac_option = \"1\"\n", "full", "", "mode = \"full\"",
+       "\"none\""},
+      {training + "[activation_checkpoint]\nmode = \"memory_budget\"\n", "layernorm,moe_act",
+       "no word", "mode = \"memory_budget\"", "\"selective\""},
+      {training + "[activation_checkpoint]\nmode = \"none\"\n", "none", "", "mode = \"none\"",
+       "selective"},
+  };
+  for (const Choice& choice : kChoices) {
+    const RunConfig run = import_run(choice.text, kTitan, {.world_size = 4});
+    const std::string written = export_run(run, kTitan);
+    BOOST_TEST_CONTEXT(choice.text << written) {
+      BOOST_TEST(run.knobs.recompute.text() == choice.recompute);
+      const std::string note = choice.note;
+      BOOST_TEST(has_note(run, "activation_checkpoint.mode") == !note.empty());
+      if (!note.empty()) BOOST_TEST(has_note(run, note));
+      BOOST_TEST(contains(written, choice.written));
+      BOOST_TEST(!contains(written, choice.not_written));
+      BOOST_TEST(!contains(written, "cannot be told"));
+      const RunConfig again = import_run(written, kTitan);
+      BOOST_TEST((again.knobs == run.knobs));
+      BOOST_TEST(export_run(again, kTitan) == written);
+    }
+  }
+  // Another choice is said with its option, and what was said before is not.
+  RunConfig none = import_run(kChoices[5].text, kTitan, {.world_size = 4});
+  none.knobs.recompute = {PlanRecompute::layernorm, PlanRecompute::moe_act};
+  BOOST_TEST(contains(export_run(none, kTitan), "selective_ac_option = \"op\""));
+}
+
+// Only a model with experts has products of experts to convert.
+BOOST_AUTO_TEST_CASE(models_of_torchtitan_without_experts) {
+  const auto is_dense = [](const char* name, const char* flavor) {
+    RunConfig run = import_run(std::string("[model]\nname = \"") + name + "\"\nflavor = \"" +
+                                   flavor + "\"\n[training]\nlocal_batch_size = 1\n",
+                               kTitan);
+    run.knobs.precision = PrecisionRecipe::fp8_current;
+    const std::string text = export_run(run, kTitan);
+    BOOST_TEST(contains(text, "quantize.linear.float8"), text);
+    BOOST_TEST(contains(text, "quantize.grouped_mm") != names_dense_model(run), text);
+    BOOST_TEST(contains(text, "\"experts\"") != names_dense_model(run), text);
+    BOOST_TEST((import_run(text, kTitan).knobs == run.knobs), text);
+    return names_dense_model(run);
+  };
+  BOOST_TEST(is_dense("llama3", "8B"));
+  BOOST_TEST(is_dense("qwen3", "32B"));
+  BOOST_TEST(!is_dense("qwen3", "30B-A3B"));
+  BOOST_TEST(!is_dense("deepseek_v3", "16B"));
+  BOOST_TEST(!is_dense("llama4", "17bx16e"));
+}
+
 BOOST_AUTO_TEST_CASE(tokens_of_torchtitan_main) {
   const RunConfig run = import_run(
       "torchrun --nproc_per_node=8 -m torchtitan.train --module deepseek_v3 --config dsv3_16b "

@@ -182,7 +182,10 @@ void leave_out(RunConfig& run, Dialect dialect) {
       are_narrow ? StateType::bf16 : StateType::fp32;
   // All of it in bf16 leaves nothing in fp32.
   if (are_narrow && k.precision == PrecisionRecipe::fp32) k.precision = PrecisionRecipe::bf16;
-  if (!k.recompute.has(PlanRecompute::full)) k.recompute = {};
+  // By operation, whatever is asked for.
+  if (!k.recompute.has(PlanRecompute::full) && !k.recompute.empty()) {
+    k.recompute = {PlanRecompute::layernorm, PlanRecompute::moe_act};
+  }
   if (k.dispatcher == Dispatcher::allgather || k.dispatcher == Dispatcher::hybridep) {
     k.dispatcher = Dispatcher::alltoall;
   }
@@ -226,8 +229,9 @@ BOOST_DATA_TEST_CASE(what_is_written_is_read, boost::unit_test::data::make(sampl
       BOOST_TEST(found.world_size == run.world_size);
       BOOST_TEST(found.pipeline_layout == run.pipeline_layout);
       BOOST_TEST((found.environment == run.environment));
-      // torchtitan's own choice of what to recompute is passed on.
-      std::erase(found.unknown, UnknownSetting{"activation_checkpoint.mode", "\"selective\""});
+      // How torchtitan chooses what to recompute is passed on.
+      std::erase(found.unknown,
+                 UnknownSetting{"activation_checkpoint.selective_ac_option", "\"op\""});
       // And so is what no knob stands for and other choices imply.
       std::vector<UnknownSetting> others = found.unknown;
       std::erase_if(others, [&](const UnknownSetting& setting) {
@@ -346,6 +350,7 @@ BOOST_AUTO_TEST_CASE(a_dialect_has_words_for_a_value_or_not) {
       {torchtitan, "dispatcher", "deepep", true},
       {torchtitan, "dispatcher", "alltoall", true},
       {torchtitan, "recompute", "moe_act", false},
+      {torchtitan, "recompute", "layernorm,moe_act", false},  // and every second product
       {torchtitan, "recompute", "full", true},
       {torchtitan, "recompute", "none", true},
       {torchtitan, "fsdp", "megatron", false},

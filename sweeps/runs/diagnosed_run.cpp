@@ -329,7 +329,20 @@ spec::dialects::RunConfig config_of_facts(const RunDiagnosis& diagnosis) {
   return config;
 }
 
-/// What traces show of the exchange of rows, and whether all ranks share a node.
+/// Whether kernels ran that only experts have. Also where no kernel is known.
+bool shows_experts(const profiler::KernelCosts& kernels) {
+  using profiler::KernelClass;
+  const auto has_some = [](double ratio) { return ratio > 0; };
+  if (std::ranges::none_of(kernels.run, has_some)) return true;
+  return std::ranges::any_of(
+      std::initializer_list<KernelClass>{KernelClass::grouped_gemm, KernelClass::moe_routing},
+      [&](KernelClass id) {
+        const auto at = static_cast<size_t>(id);
+        return kernels.run[at] > 0 || kernels.launch[at] > 0;
+      });
+}
+
+/// What traces show of experts and the exchange of their rows, and whether all ranks share a node.
 void add_traced_facts(const AboutRun& about, const RunDiagnosis& diagnosis, RunToMend& run) {
   const int64_t world = world_size_of(diagnosis).value_or(0);
   const auto holds_all = [&](int64_t devices) { return world > 0 && devices >= world; };
@@ -341,6 +354,7 @@ void add_traced_facts(const AboutRun& about, const RunDiagnosis& diagnosis, RunT
     const auto devices = static_cast<int64_t>(trace.facts.device_names.size());
     run.is_on_one_node = run.is_on_one_node || holds_all(devices);
   }
+  run.has_expert_work = run.has_row_exchange || shows_experts(diagnosis.traces->wall.kernels);
 }
 
 std::string_view framework_title(spec::dialects::Dialect dialect) {

@@ -124,12 +124,17 @@ std::vector<BrokenRule> broken_sizes_of(const dialects::RunConfig& config, const
   return broken;
 }
 
-/// The model that a run says, where that is a whole one.
+/// The model that a run says, where it has all the sizes that rules ask for. A command leaves the
+/// vocabulary to its tokenizer, and has biases unless it is told otherwise, which no plan prices.
 std::shared_ptr<const spec::ModelSpec> model_said(const dialects::RunConfig& config) {
+  constexpr int64_t kAnyVocabulary = 131'072;
   if (config.model.empty()) return nullptr;
+  nlohmann::json sizes = config.model;
+  if (!sizes.contains("vocab_size")) sizes["vocab_size"] = kAnyVocabulary;
+  if (sizes.contains("use_bias")) sizes["use_bias"] = false;
   try {
     return std::make_shared<const spec::ModelSpec>(
-        spec::model_from_json(config.model, spec::Source("the run's model")));
+        spec::model_from_json(sizes, spec::Source("the run's model")));
   } catch (const base::UsageError&) {
     return nullptr;
   }
@@ -181,11 +186,13 @@ RunToMend with_sizes(RunToMend run) {
   return run;
 }
 
-/// Unknown counts as having some.
+/// Unknown counts as having some, unless traces speak against it.
 bool has_experts(const RunToMend& run) {
   if (run.model != nullptr) return run.model->num_experts > 0;
+  if (run.config->knobs.ep > 1) return true;
+  if (!run.is_config_known) return run.has_expert_work;
   const nlohmann::json& model = run.config->model;
-  if (!run.is_config_known || model.empty()) return true;
+  if (model.empty()) return !dialects::names_dense_model(*run.config);
   return std::ranges::any_of(
       std::initializer_list<const char*>{"num_experts", "num_local_experts", "n_routed_experts"},
       [&](const char* key) {
@@ -301,12 +308,41 @@ RunToMend with_recompute(RunToMend run) {
   return run;
 }
 
+/// Takes out of a change what only experts have; graphs are of the dense half of a layer instead.
+/// False where nothing but the micro-batch is left of it.
+bool make_dense(const dialects::RunConfig& config, PlanKnobs& changed) {
+  const PlanKnobs& before = config.knobs;
+  const spec::PlanGraphSet of_experts{spec::PlanGraph::moe, spec::PlanGraph::moe_router,
+                                      spec::PlanGraph::moe_preprocess};
+  spec::PlanGraphSet graphs;
+  for (const auto& row : spec::NameTable<spec::PlanGraph>::kRows) {
+    if (!changed.cuda_graphs.has(row.value)) continue;
+    const bool is_left_out = of_experts.has(row.value) && !before.cuda_graphs.has(row.value);
+    graphs.add(is_left_out ? spec::PlanGraph::mlp : row.value);
+  }
+  // torchtitan chooses by operation, whatever modules there are.
+  const bool is_module = config.dialect != dialects::Dialect::torchtitan;
+  spec::PlanRecomputeSet recompute;
+  for (const auto& row : spec::NameTable<spec::PlanRecompute>::kRows) {
+    const bool is_left_out =
+        is_module && row.value == spec::PlanRecompute::moe_act && !before.recompute.has(row.value);
+    if (changed.recompute.has(row.value) && !is_left_out) recompute.add(row.value);
+  }
+  const bool is_whole = graphs == changed.cuda_graphs && recompute == changed.recompute;
+  changed.cuda_graphs = graphs;
+  changed.recompute = recompute;
+  PlanKnobs rest = changed;
+  rest.micro_batch_size = before.micro_batch_size;
+  return is_whole || rest != before;
+}
+
 /// Sets the remedy's knobs and settings. False where the change does not apply, or where the
 /// framework has no word for it, or only for the larger micro-batch that it makes room for.
 bool apply_change(bool (*change)(PlanKnobs&), const RunToMend& run, Remedy& remedy) {
   const dialects::RunConfig& config = *run.config;
   dialects::RunConfig changed = config;
   if (change == nullptr || !change(changed.knobs)) return false;
+  if (!has_experts(run) && !make_dense(config, changed.knobs)) return false;
   const std::vector<dialects::SettingChange> changes =
       dialects::changed_settings(config, changed, config.dialect);
   if (changes.empty() || !says_more_than_batch(config, changed)) return false;

@@ -46,7 +46,10 @@ struct RunToMend {
   std::shared_ptr<const spec::HardwareSpec> hardware;  ///< null: as many devices as ranks
   std::vector<EchoedSetting> echoed = {};  ///< what the log says beside the configuration
   bool has_row_exchange = true;            ///< false: traces show that ranks exchange no rows
-  bool is_on_one_node = false;             ///< false: also where that is not known
+  /// False: traces show neither such an exchange nor kernels that only experts have. It counts
+  /// where no configuration says what the model is.
+  bool has_expert_work = true;
+  bool is_on_one_node = false;  ///< false: also where that is not known
   /// Traces show that tensors go to the host's memory, and no configuration says which.
   bool has_unsaid_offload = false;
   /// The same of activations that are computed a second time.

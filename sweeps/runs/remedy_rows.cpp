@@ -37,6 +37,13 @@ bool use_room(PlanKnobs& k, bool frees_memory) {
   return frees_memory;
 }
 
+bool recompute_all(PlanKnobs& k) {
+  if (k.recompute.has(PlanRecompute::full)) return false;
+  k.recompute = {};
+  k.recompute.add(PlanRecompute::full);
+  return true;
+}
+
 using Groups = std::array<std::string_view, 3>;
 /// Who holds the same weights; without groups of their own that is everybody.
 constexpr Groups kReplicas = {"dp_cp", "edp", "world"};
@@ -337,11 +344,15 @@ constexpr RemedyRow kRemedyRows[] = {
      "What is cheap and large is recomputed instead of kept; where that is so, whole layers are.",
      [](PlanKnobs& k) {
        if (k.recompute.has(PlanRecompute::full)) return false;
-       if (add_to(k.recompute, {PlanRecompute::moe_act, PlanRecompute::layernorm})) return true;
-       k.recompute = {};
-       k.recompute.add(PlanRecompute::full);
-       return true;
-     }},
+       return add_to(k.recompute, {PlanRecompute::moe_act, PlanRecompute::layernorm}) ||
+              recompute_all(k);
+     },
+     {},
+     false,
+     1,
+     Needs::nothing,
+     {},
+     recompute_all},
     {"fused_loss",
      WallLabel::memory,
      {"oom"},

@@ -48,7 +48,8 @@ struct RemedyRow {
   Needs needs = Needs::nothing;
   /// The groups of ranks (group_words.h) whose communication it changes. Empty: any.
   std::array<std::string_view, 3> groups = {};
-  /// Applied where the framework has no word for `change`; null: nothing is.
+  /// Applied where the framework has no word for `change`, or the model nothing that it changes;
+  /// null: nothing is.
   bool (*change_instead)(spec::PlanKnobs&) = nullptr;
   /// The kernels that it changes: how long they run, or against the host how long launching them
   /// takes. Empty: any.

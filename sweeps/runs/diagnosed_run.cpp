@@ -313,7 +313,13 @@ spec::dialects::RunConfig config_of_facts(const RunDiagnosis& diagnosis) {
   if (diagnosis.facts) {
     config.dialect = dialect_of(diagnosis.facts->framework).value_or(config.dialect);
   }
-  take_defaults(config.dialect, config.knobs);
+  if (config.dialect == spec::dialects::Dialect::torchtitan) {
+    // Several of its settings make a knob: sharding, checkpoints, compilation.
+    config =
+        spec::dialects::import_run("[parallelism]\ntensor_parallel_degree = 1\n", config.dialect);
+  } else {
+    take_defaults(config.dialect, config.knobs);
+  }
   if (!diagnosis.facts) return config;
   const RunFacts& facts = *diagnosis.facts;
   const auto take = [](int32_t& to, const std::optional<int64_t>& from) {
@@ -325,6 +331,7 @@ spec::dialects::RunConfig config_of_facts(const RunDiagnosis& diagnosis) {
   }
   take(config.knobs.micro_batch_size, facts.micro_batch_size);
   config.global_batch_size = facts.global_batch_size.value_or(0);
+  config.is_batch_derived = config.is_batch_derived && !facts.global_batch_size;
   config.seq_length = facts.seq_length.value_or(0);
   return config;
 }

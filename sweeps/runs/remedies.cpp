@@ -88,7 +88,8 @@ std::optional<double> ceiling_of(const RemedyRow& row, const FoundWall& wall) {
   if (!is_known && row.label == WallLabel::compute && wall.label != row.label) return std::nullopt;
   double ceiling = is_known ? std::min(whole, of_causes) : whole;
   ceiling = share_of_groups(row, wall.groups, ceiling);
-  return row.most_saved * share_of_kernels(row, wall.kernels, ceiling);
+  ceiling = row.most_saved * share_of_kernels(row, wall.kernels, ceiling);
+  return std::min(ceiling, row.most_of_step);
 }
 
 /// A rule that a run breaks.
@@ -248,11 +249,21 @@ std::string proposed_value(const ProposedSetting& wanted, std::string_view fallb
 /// Whether a value does what the proposed one does, or says more than can be compared.
 bool does_as_much(ProposedSetting::Wanted wanted, const std::string& value,
                   const std::string& proposed) {
+  if (wanted == ProposedSetting::Wanted::word) return value == proposed;
   if (wanted == ProposedSetting::Wanted::on) return dialects::parse_switch(value).value_or(true);
   const auto is = dialects::parse_number(value);
   const auto wants = dialects::parse_number(proposed);
   if (!is || !wants) return true;
   return wanted == ProposedSetting::Wanted::at_most ? *is <= *wants : *is >= *wants;
+}
+
+/// A word as it works, without the quotes of its file.
+std::string working_word(std::string_view name, std::string word, const PlanKnobs& knobs) {
+  std::erase_if(word, [](char c) { return c == '"' || c == '\''; });
+  const bool is_open = word.empty() || word == "default";
+  // FSDP2 frees weights behind the forward pass, unless several micro-batches are under way.
+  if (name == "fsdp_reshard_after_forward" && is_open) return knobs.pp > 1 ? "never" : "always";
+  return word;
 }
 
 /// The settings of a row in the words of the run's framework. Empty where it has none, or where the
@@ -272,7 +283,10 @@ std::vector<std::string> proposed_settings(const RemedyRow& row, const RunToMend
     if (key.empty()) continue;
     const std::string_view fallback = dialects::fallback_of(choice, config.dialect);
     const std::string value = proposed_value(wanted, fallback);
-    const std::string in_effect = said_value(run, key).value_or(std::string(fallback));
+    std::string in_effect = said_value(run, key).value_or(std::string(fallback));
+    if (wanted.wanted == ProposedSetting::Wanted::word) {
+      in_effect = working_word(wanted.name, std::move(in_effect), config.knobs);
+    }
     if (flags.empty() && !in_effect.empty() && does_as_much(wanted.wanted, in_effect, value)) {
       return {};
     }
@@ -287,9 +301,15 @@ std::vector<std::string> proposed_settings(const RemedyRow& row, const RunToMend
 /// exchange that could be told from other gathering.
 bool is_in_traces(const RemedyRow& row, const RunToMend& run) {
   if (row.needs == RemedyRow::Needs::nothing) return true;
+  if (row.needs == RemedyRow::Needs::several_nodes) return !run.is_on_one_node;
   const bool gathers = run.config->knobs.dispatcher == spec::Dispatcher::allgather;
   const bool is_between_nodes = row.needs == RemedyRow::Needs::rows_between_nodes;
   return (run.has_row_exchange || gathers) && !(is_between_nodes && run.is_on_one_node);
+}
+
+bool is_for_run(const RemedyRow& row, const dialects::RunConfig& config) {
+  return (!row.dialect || *row.dialect == config.dialect) &&
+         (row.is_for == nullptr || row.is_for(config.knobs));
 }
 
 /// As if all were offloaded for which there are settings.
@@ -418,6 +438,7 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
     if (!ceiling || *ceiling < least || !is_for(row, wall)) continue;
     if (row.is_for_experts && !has_experts(run)) continue;
     if (!is_in_traces(row, run)) continue;
+    if (!is_for_run(row, *run.config)) continue;
     Remedy remedy;
     remedy.is_of_wall = !is_other;
     remedy.ceiling_ratio = *ceiling;

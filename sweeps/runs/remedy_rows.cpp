@@ -58,10 +58,29 @@ constexpr KernelClass kExpertKernels[] = {KernelClass::gemm, KernelClass::groupe
 constexpr KernelClass kElementwise[] = {KernelClass::elementwise, KernelClass::indexing};
 constexpr KernelClass kUnfusedAttention[] = {KernelClass::attention, KernelClass::gemm,
                                              KernelClass::elementwise};
+/// What a compiler or a fused activation joins.
+constexpr KernelClass kJoined[] = {KernelClass::elementwise, KernelClass::indexing,
+                                   KernelClass::norm, KernelClass::copy_kernel,
+                                   KernelClass::fill_kernel};
 /// Where they are not fused, rows are sorted and copied by kernels for anything.
 constexpr KernelClass kPermutation[] = {KernelClass::moe_routing, KernelClass::indexing,
                                         KernelClass::elementwise, KernelClass::copy_kernel,
                                         KernelClass::fill_kernel};
+
+/// Torch's, of which weights are gathered once or twice for each micro-batch.
+bool gathers_weights(const PlanKnobs& k) {
+  return k.fsdp == spec::Fsdp::torch && k.dense_copies() > k.optimizer_instances;
+}
+
+/// HSDP: twice the copies of all shards. Two of them stay at least, and experts have to be spread
+/// over the shards of one copy.
+bool halve_shards(PlanKnobs& k) {
+  const int64_t copies = int64_t{2} * k.optimizer_instances;
+  if (!gathers_weights(k) || k.dp % copies != 0 || k.dp / copies < 2) return false;
+  if (k.dp / copies * k.cp * k.tp % k.ep != 0) return false;
+  k.optimizer_instances = static_cast<int32_t>(copies);
+  return true;
+}
 
 bool compute_in(PlanKnobs& k, spec::PrecisionRecipe precision) {
   if (k.precision != spec::PrecisionRecipe::bf16) return false;
@@ -92,6 +111,18 @@ constexpr RemedyRow kRemedyRows[] = {
      {},
      nullptr,
      kPermutation},
+    {"fewer_small_kernels",
+     WallLabel::host,
+     {"launch"},
+     "What is computed by element takes fewer kernels where it is fused or compiled.",
+     [](PlanKnobs& k) { return turn_on(k.fused_activation); },
+     {},
+     false,
+     1,
+     Needs::nothing,
+     {},
+     nullptr,
+     kJoined},
     {"grouped_products",
      WallLabel::host,
      {"launch"},
@@ -111,7 +142,15 @@ constexpr RemedyRow kRemedyRows[] = {
      [](PlanKnobs& k) {
        k.micro_batch_size *= 2;
        return true;
-     }},
+     },
+     {},
+     false,
+     1,
+     Needs::nothing,
+     {},
+     nullptr,
+     {},
+     0.5},  // half of the launches stay
     {"no_waiting_for_counts",
      WallLabel::host,
      {"sync"},
@@ -167,6 +206,54 @@ constexpr RemedyRow kRemedyRows[] = {
      1,
      Needs::nothing,
      kReplicas},
+    {"weights_kept_gathered",
+     WallLabel::communication,
+     {"transfer"},
+     "Weights stay gathered from the forward to the backward pass, where memory holds them.",
+     nullptr,
+     {{{"fsdp_reshard_after_forward", "never", Wanted::word}}},
+     false,
+     0.5,  // the forward pass gathers as much, with less to compute beside it
+     Needs::nothing,
+     kReplicas,
+     nullptr,
+     {},
+     1,
+     gathers_weights},
+    {"more_work_for_each_gather",
+     WallLabel::communication,
+     {"transfer"},
+     "Weights are gathered for twice the work, where memory holds its activations.",
+     [](PlanKnobs& k) {
+       // Beside stages a step gathers once, however small its micro-batches are.
+       if (!gathers_weights(k) || k.pp > 1) return false;
+       k.micro_batch_size *= 2;
+       return true;
+     },
+     {},
+     false,
+     1,
+     Needs::nothing,
+     kReplicas,
+     nullptr,
+     {},
+     0.5},  // half of the gathers stay
+    {"shards_in_halves",
+     WallLabel::communication,
+     {"transfer"},
+     "Weights are gathered within half of the ranks, at best those of a node; each half holds all "
+     "of them.",
+     halve_shards,
+     {},
+     false,
+     1,
+     Needs::several_nodes,
+     kReplicas,
+     nullptr,
+     {},
+     1,
+     nullptr,
+     spec::dialects::Dialect::torchtitan},
     {"overlap_of_experts",
      WallLabel::communication,
      {"transfer"},
@@ -380,6 +467,20 @@ constexpr RemedyRow kRemedyRows[] = {
      "The allocator grows its segments and leaves fewer holes.",
      nullptr,
      {{{"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", Wanted::variable}}}},
+    {"weights_freed_after_forward",
+     WallLabel::memory,
+     {"oom"},
+     "Weights are not kept gathered between forward and backward pass.",
+     nullptr,
+     {{{"fsdp_reshard_after_forward", "always", Wanted::word}}},
+     false,
+     1,
+     Needs::nothing,
+     {},
+     nullptr,
+     {},
+     1,
+     gathers_weights},
     {"fewer_loader_workers",
      WallLabel::memory,
      {"host memory"},
@@ -529,7 +630,10 @@ constexpr RemedyRow kRemedyRows[] = {
      [](PlanKnobs& k) {
        k.micro_batch_size *= 2;
        return true;
-     }},
+     },
+     {},
+     false,
+     0.5},  // twice the rows take as long as the rows of today at best
     {"whole_experts",
      WallLabel::compute,
      {"occupancy"},

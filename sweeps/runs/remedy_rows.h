@@ -3,9 +3,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
+#include "engine/spec/dialects/run_config.h"
 #include "engine/spec/plan_knobs.h"
 #include "kernels/base/step_parts.h"
 #include "profiler/analysis/kernel_classes.h"
@@ -18,6 +20,7 @@ struct ProposedSetting {
     on,        ///< a switch
     at_least,  ///< a number, and twice the framework's default if that is more
     at_most,   ///< a number
+    word,      ///< this one and no other
     variable,  ///< of the environment
   };
   std::string_view name;  ///< of a row in carried_table.cpp, or of the variable
@@ -31,6 +34,7 @@ struct RemedyRow {
     nothing,
     row_exchange,        ///< ranks send each other rows of their experts
     rows_between_nodes,  ///< the same, and there are several nodes
+    several_nodes,       ///< that alone
   };
 
   std::string_view rule;
@@ -54,6 +58,11 @@ struct RemedyRow {
   /// The kernels that it changes: how long they run, or against the host how long launching them
   /// takes. Empty: any.
   std::span<const profiler::KernelClass> kernels = {};
+  double most_of_step = 1;  ///< what it saves at most, whatever its sub-causes cost
+  /// Whether it says anything to a run with these knobs; null: to any.
+  bool (*is_for)(const spec::PlanKnobs&) = nullptr;
+  /// Whose run it has to be; none: anybody's.
+  std::optional<spec::dialects::Dialect> dialect = std::nullopt;
 };
 
 /// Where a cause has several remedies, the cheaper one to try stands first.

@@ -156,6 +156,79 @@ BOOST_AUTO_TEST_CASE(a_dense_model_of_torchtitan_converts_linear_layers_only) {
                  .empty());
 }
 
+// 8 ranks share the weights, which each micro-batch gathers for the forward pass and once more.
+BOOST_AUTO_TEST_CASE(gathers_of_fsdp_have_remedies_in_torchtitans_words) {
+  const FoundWall transfer = found_wall("communication", "transfer", 0.3);
+  const auto kept = remedy_of(transfer, titan_to_mend(""), "weights_kept_gathered");
+  BOOST_TEST_REQUIRE(kept.has_value());
+  check_flags(kept->flags, {"parallelism.fsdp_reshard_after_forward = never"});
+  BOOST_TEST(kept->ceiling_ratio == 0.15);  // half of the gathers
+  const auto more = remedy_of(transfer, titan_to_mend(""), "more_work_for_each_gather");
+  BOOST_TEST_REQUIRE(more.has_value());
+  check_flags(more->flags, {"training.local_batch_size = 2"});
+  BOOST_TEST(more->ceiling_ratio == 0.3);
+  RunToMend halves = titan_to_mend("");
+  check_flags(flags_of_rule(transfer, halves, "shards_in_halves"),
+              {"parallelism.data_parallel_replicate_degree = 2",
+               "parallelism.data_parallel_shard_degree = 4"});
+  halves.is_on_one_node = true;
+  check_flags(flags_of_rule(transfer, halves, "shards_in_halves"), {});
+  // What is so already: said, by itself beside stages, or without shards.
+  const auto has_rule = [&](const FoundWall& wall, const std::string& table, const char* rule) {
+    return remedy_of(wall, titan_to_mend("[parallelism]\n" + table), rule).has_value();
+  };
+  const std::string reshard = "fsdp_reshard_after_forward = ";
+  const std::string stages = "pipeline_parallel_degree = 2\n";
+  BOOST_TEST(!has_rule(transfer, reshard + "\"never\"\n", "weights_kept_gathered"));
+  BOOST_TEST(has_rule(transfer, reshard + "\"default\"\n", "weights_kept_gathered"));
+  BOOST_TEST(!has_rule(transfer, stages, "weights_kept_gathered"));
+  BOOST_TEST(!has_rule(transfer, stages, "more_work_for_each_gather"));
+  const std::string copies = "data_parallel_replicate_degree = 8\ndata_parallel_shard_degree = 1\n";
+  for (const char* rule :
+       {"weights_kept_gathered", "more_work_for_each_gather", "shards_in_halves"}) {
+    BOOST_TEST(!has_rule(transfer, copies, rule), rule);
+  }
+  // Two shards are the fewest, and experts are spread over the shards of one copy.
+  BOOST_TEST(!has_rule(transfer,
+                       "data_parallel_replicate_degree = 4\ndata_parallel_shard_degree = 2\n",
+                       "shards_in_halves"));
+  BOOST_TEST(!has_rule(transfer, "expert_parallel_degree = 8\n", "shards_in_halves"));
+  // Memory asks for the contrary.
+  const FoundWall oom = found_wall("memory", "oom", 1);
+  BOOST_TEST(has_rule(oom, stages, "weights_freed_after_forward"));
+  BOOST_TEST(has_rule(oom, reshard + "\"never\"\n", "weights_freed_after_forward"));
+  BOOST_TEST(!has_rule(oom, reshard + "\"always\"\n", "weights_freed_after_forward"));
+  BOOST_TEST(!has_rule(oom, "tensor_parallel_degree = 1\n", "weights_freed_after_forward"));
+  // Megatron has no such words.
+  BOOST_TEST(!remedy_of(transfer, megatron_to_mend("--use-torch-fsdp2"), "weights_kept_gathered")
+                  .has_value());
+  BOOST_TEST(
+      !remedy_of(transfer, megatron_to_mend("--use-torch-fsdp2"), "shards_in_halves").has_value());
+}
+
+BOOST_AUTO_TEST_CASE(launches_of_torchtitan_are_compiled_away) {
+  const FoundWall launch = found_wall("host", "launch", 0.8);
+  const auto compiled = [&](const std::string& more) {
+    return flags_of_rule(launch, titan_to_mend(more), "fewer_small_kernels");
+  };
+  const Flags flags = {"compile.enable = true", "compile.components = model"};
+  check_flags(compiled(""), flags);
+  check_flags(compiled("[compile]\nenable = false\n"), flags);
+  check_flags(compiled("[compile]\nenable = true\n"), {});
+}
+
+// Twice the rows take as long as those of today at best, and half of the launches stay.
+BOOST_AUTO_TEST_CASE(a_larger_micro_batch_saves_half_at_most) {
+  const RunToMend run = megatron_to_mend("");
+  const auto ceiling = [&](const char* label, const char* cause, double share, const char* rule) {
+    const auto remedy = remedy_of(found_wall(label, cause, share), run, rule);
+    return remedy ? remedy->ceiling_ratio : 0;
+  };
+  BOOST_TEST(ceiling("compute", "occupancy", 0.9, "larger_products") == 0.45);
+  BOOST_TEST(ceiling("host", "launch", 0.9, "larger_micro_batch") == 0.5);
+  BOOST_TEST(ceiling("host", "launch", 0.3, "larger_micro_batch") == 0.3);
+}
+
 // 40 us of a product and 50 of another kernel, by turns, of a run that nobody describes.
 BOOST_FIXTURE_TEST_CASE(without_a_command_traces_tell_whether_there_are_experts, tests::Cli) {
   const auto has_words_for_experts = [&](const std::string& kernel) {

@@ -471,6 +471,11 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   RunToMend run;
   run.is_config_known = diagnosis.config.has_value();
   run.config = diagnosis.config ? *diagnosis.config : config_of_facts(diagnosis);
+  // Its models have no sizes but by their name.
+  const bool is_by_name = run.config->dialect == spec::dialects::Dialect::torchtitan;
+  if (is_by_name && run.config->model_name.empty() && diagnosis.facts) {
+    run.config->model_name = diagnosis.facts->model_name;
+  }
   const std::vector<std::string> traced_sizes = add_traced_layout(diagnosis, run);
   run.model = about.model;
   run.hardware = about.hardware;

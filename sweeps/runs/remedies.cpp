@@ -191,9 +191,10 @@ RunToMend with_sizes(RunToMend run) {
 bool has_experts(const RunToMend& run) {
   if (run.model != nullptr) return run.model->num_experts > 0;
   if (run.config->knobs.ep > 1) return true;
+  if (dialects::names_dense_model(*run.config)) return false;
   if (!run.is_config_known) return run.has_expert_work;
   const nlohmann::json& model = run.config->model;
-  if (model.empty()) return !dialects::names_dense_model(*run.config);
+  if (model.empty()) return true;
   return std::ranges::any_of(
       std::initializer_list<const char*>{"num_experts", "num_local_experts", "n_routed_experts"},
       [&](const char* key) {

@@ -151,6 +151,9 @@ BOOST_AUTO_TEST_CASE(a_dense_model_of_torchtitan_converts_linear_layers_only) {
   BOOST_TEST(has_part(dense, "quantize.linear.float8"));
   BOOST_TEST(!has_part(dense, "grouped_mm"));
   BOOST_TEST(has_part(flags("[model]\nname = \"deepseek_v3\"\nflavor = \"16B\"\n"), "grouped_mm"));
+  RunToMend logged = titan_to_mend("");
+  logged.config->model_name = "qwen3 8B";
+  BOOST_TEST(!has_part(flags_of_rule(products, logged, "products_in_fp8"), "grouped_mm"));
   const FoundWall imbalance = found_wall("imbalance", "experts", 0.5);
   BOOST_TEST(remedies_of(imbalance, titan_to_mend("[model]\nname = \"llama3\"\nflavor = \"8B\"\n"))
                  .empty());

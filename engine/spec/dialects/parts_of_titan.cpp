@@ -416,7 +416,7 @@ bool names_dense_model(const RunConfig& run) {
   if (run.dialect != Dialect::torchtitan || run.knobs.ep > 1) return false;
   const std::string& name = run.model_name;
   if (name.starts_with("llama3")) return true;
-  if (!name.starts_with("qwen3/")) return false;
+  if (!name.starts_with("qwen3/") && !name.starts_with("qwen3 ")) return false;
   // "debugmodel_moe", "30B-A3B", "235B-A22B", on main "qwen3_30b_a3b".
   constexpr std::array<std::string_view, 5> kOfExperts = {"moe", "A3B", "A22B", "a3b", "a22b"};
   return std::ranges::none_of(

@@ -119,7 +119,8 @@ std::string text_of_keys(const std::vector<std::string>& keys);
 /// nothing of real routing.
 bool forces_balance(const RunConfig& run);
 
-/// Whether a run of torchtitan names one of its models without experts; others say their sizes.
+/// Whether a run of torchtitan names one of its models without experts ("llama3/8B", or as its logs
+/// do "llama3 8B"); others say their sizes.
 bool names_dense_model(const RunConfig& run);
 
 /// Whether a setting that no knob stands for holds for one layout only, such as a list of stages.

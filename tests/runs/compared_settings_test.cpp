@@ -164,11 +164,16 @@ BOOST_AUTO_TEST_CASE(what_was_not_understood_is_not_told_in_other_words) {
   const dialects::RunConfig megatron =
       run_of("--recompute-granularity full --recompute-method uniform --recompute-num-layers 1");
   bool has_batch = false;
-  for (const std::string& line : lines_of(megatron, titan_run("16", "selective", "rowwise"))) {
+  for (const std::string& line : lines_of(megatron, titan_run("16", "memory_budget", "rowwise"))) {
     BOOST_TEST(line.find("activation_checkpoint.mode") == std::string::npos, line);
     has_batch = has_batch || line.find("parallelism.pipeline_parallel_degree") != std::string::npos;
   }
   BOOST_TEST(has_batch);
+  const std::vector<std::string> known =
+      lines_of(megatron, titan_run("16", "selective", "rowwise"));
+  const std::string line =
+      "activation_checkpoint.mode = full -> activation_checkpoint.mode = selective";
+  BOOST_TEST((std::ranges::find(known, line) != known.end()));
 }
 
 BOOST_AUTO_TEST_CASE(lines_are_words_of_a_shell) {

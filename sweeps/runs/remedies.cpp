@@ -429,6 +429,7 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
     run.is_config_known = false;
   }
   run = with_sizes(std::move(run));
+  run.config->is_dense = !has_experts(run);
   const RunToMend offloading = run.has_unsaid_offload ? with_offload(run) : run;
   const RunToMend recomputing = run.has_unsaid_recompute ? with_recompute(run) : run;
   std::vector<LabelledRemedy> found;

@@ -154,6 +154,10 @@ BOOST_AUTO_TEST_CASE(a_dense_model_of_torchtitan_converts_linear_layers_only) {
   RunToMend logged = titan_to_mend("");
   logged.config->model_name = "qwen3 8B";
   BOOST_TEST(!has_part(flags_of_rule(products, logged, "products_in_fp8"), "grouped_mm"));
+  RunToMend stated = titan_to_mend("");
+  BOOST_TEST(has_part(flags_of_rule(products, stated, "products_in_fp8"), "grouped_mm"));
+  stated.model = model_named("llama3-8b");
+  BOOST_TEST(!has_part(flags_of_rule(products, stated, "products_in_fp8"), "grouped_mm"));
   const FoundWall imbalance = found_wall("imbalance", "experts", 0.5);
   BOOST_TEST(remedies_of(imbalance, titan_to_mend("[model]\nname = \"llama3\"\nflavor = \"8B\"\n"))
                  .empty());

@@ -413,6 +413,7 @@ void write_kernels(Writing& out) {
 }  // namespace
 
 bool names_dense_model(const RunConfig& run) {
+  if (run.is_dense) return true;
   if (run.dialect != Dialect::torchtitan || run.knobs.ep > 1) return false;
   const std::string& name = run.model_name;
   if (name.starts_with("llama3")) return true;

@@ -100,6 +100,8 @@ struct RunConfig {
   /// It names files with settings of their own that were not given, or has words that were not
   /// understood: what it leaves out may stand there.
   bool is_partial = false;
+  /// It is known from elsewhere that its model has no experts.
+  bool is_dense = false;
   std::vector<std::string> notes;  ///< what was understood only in part, a sentence each
 };
 
@@ -119,8 +121,8 @@ std::string text_of_keys(const std::vector<std::string>& keys);
 /// nothing of real routing.
 bool forces_balance(const RunConfig& run);
 
-/// Whether a run of torchtitan names one of its models without experts ("llama3/8B", or as its logs
-/// do "llama3 8B"); others say their sizes.
+/// Whether a run is known to be dense without sizes: from elsewhere, or as torchtitan names the
+/// model ("llama3/8B", in its logs "llama3 8B").
 bool names_dense_model(const RunConfig& run);
 
 /// Whether a setting that no knob stands for holds for one layout only, such as a list of stages.

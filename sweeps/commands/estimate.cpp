@@ -112,6 +112,11 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
       tuner::planner::splits_by_itself(owned.run)) {
     owned.run.stages = tuner::planner::unwritten_stages(owned.run);
   }
+  if (!owned.run.is_of_megatron && owned.run.knobs.cross_entropy == spec::CrossEntropy::native) {
+    owned.notes.emplace_back(
+        "the loss is taken as compiled: torchtitan's releases of 2024 did not compile it, and take "
+        "more memory for their logits (the upper end has it)");
+  }
   owned.run.load = options.ratio("imbalance", 1, 1000, 1);
   const Calibration calibration =
       loaded.for_case(*hardware, routing_of_load(*owned.model, owned.run.load));
@@ -142,7 +147,8 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
           : std::string(),
       base::name_of(tuner::planner::wall_of(estimate.step)));
   std::cout << fmt::format("rates: {}\n",
-                           rates_text(calibration, *owned.hardware, owned.run.knobs.precision));
+                           rates_text(calibration, *owned.hardware, owned.run.knobs.precision,
+                                      owned.run.is_of_megatron));
   std::cout << margin_text(estimate) << '\n';
   for (const std::string& assumed : owned.assumed) std::cout << "assumed: " << assumed << '\n';
   for (const std::string& note : owned.notes) std::cout << "note: " << note << '\n';

@@ -36,7 +36,7 @@ struct RunEstimate {
   Interval tokens_per_s;
   double predicted_tokens_per_s = 0;  ///< also where the above was measured
   std::string grade;                  ///< analytic, calibrated, measured
-  std::optional<int64_t> num_runs;    ///< num_runs_behind
+  std::optional<int64_t> num_runs;    ///< num_runs_behind; of torchtitan 0
   double load_that_fits = 0;          ///< largest load of the busiest rank that fits; 0: none does
   /// What "fits" keeps of a device beside the worst rank's peak: fragments, CUDA's context and
   /// communicators.
@@ -59,7 +59,8 @@ struct EstimateContext {
 
 /// What is predicted above the capacity (0: without limit) never fits. It is impossible only where
 /// the low end of what the leanest choice of all that is left open needs (`leanest_bytes`; nothing
-/// open: `peak_bytes`) is above, too.
+/// open: `peak_bytes`) is above, too. Of Megatron-Core's runs: torchtitan's interval is wider, and
+/// estimate_run calls them tight wherever the capacity lies within it.
 Verdict verdict_of(double peak_bytes, double leanest_bytes, double capacity_bytes);
 
 /// The margin of a verdict, for people: what it is for, and what is left.
@@ -69,9 +70,10 @@ std::string margin_text(const RunEstimate& estimate);
 std::optional<int64_t> num_runs_behind(const Calibration& calibration,
                                        const spec::HardwareSpec& hardware,
                                        spec::PrecisionRecipe precision);
-/// What the rates stand on, for people: "294 measured runs, of them on H200 in bf16: 0".
+/// What the rates stand on, for people: "294 measured runs, of them on H200 in bf16: 0". Of
+/// torchtitan, where `is_of_megatron` is false: that none is.
 std::string rates_text(const Calibration& calibration, const spec::HardwareSpec& hardware,
-                       spec::PrecisionRecipe precision);
+                       spec::PrecisionRecipe precision, bool is_of_megatron = true);
 
 RunEstimate estimate_run(const tuner::planner::PlanRun& run, const Calibration& calibration,
                          const EstimateContext& context);

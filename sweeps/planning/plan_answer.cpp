@@ -431,9 +431,11 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
         "the busiest rank's experts receive {:.2f} of their share{}", question.load,
         question.load == 1 ? " (balanced routing, assumed; --imbalance says otherwise)" : ""));
   }
-  result.assumptions.push_back(
-      fmt::format("memory as Megatron-Core with Transformer Engine holds it; rates: {}",
-                  rates_text(calibration, *question.hardware, question.base.precision)));
+  result.assumptions.push_back(fmt::format(
+      "memory as {} it; rates: {}",
+      question.is_of_megatron ? "Megatron-Core with Transformer Engine holds" : "torchtitan holds",
+      rates_text(calibration, *question.hardware, question.base.precision,
+                 question.is_of_megatron)));
   return result;
 }
 

@@ -150,6 +150,61 @@ BOOST_AUTO_TEST_CASE(only_what_runs_were_seen_of_is_calibrated) {
   BOOST_TEST(estimate("a100-80g", spec::PrecisionRecipe::bf16).grade == "analytic");  // FP16 was
 }
 
+// No run of torchtitan was fitted: neither grade nor verdict is that of a run of Megatron-Core.
+BOOST_AUTO_TEST_CASE(runs_of_torchtitan_are_analytic) {
+  const auto within = boost::test_tools::tolerance(1e-9);
+  SmallRun small("h100-80g", 8);
+  small.run.knobs.fsdp = spec::Fsdp::torch;
+  small.run.knobs.recompute = {spec::PlanRecompute::full};
+  small.run.knobs.cross_entropy = spec::CrossEntropy::unfused;
+  const auto estimate = [&] { return estimate_run(small.run, default_calibration(), {}); };
+  const RunEstimate of_megatron = estimate();
+  BOOST_TEST(of_megatron.grade == "calibrated");
+  BOOST_TEST(of_megatron.num_runs.value() > 0);
+  small.run.is_of_megatron = false;
+  const RunEstimate titan = estimate();
+  BOOST_TEST(titan.grade == "analytic");
+  BOOST_TEST(titan.num_runs.value() == 0);
+  BOOST_TEST(titan.step_seconds.value == of_megatron.step_seconds.value, within);
+  BOOST_TEST(titan.step_seconds.high == titan.step_seconds.value * std::exp(0.85), within);
+  BOOST_TEST(titan.step_seconds.low < of_megatron.step_seconds.low);
+  BOOST_TEST(titan.allocated_bytes.low == 0.85 * titan.allocated_bytes.value, within);
+  BOOST_TEST(titan.allocated_bytes.high == 1.25 * titan.allocated_bytes.value, within);
+  // A compiled loss takes less, unless the release does not compile it: the upper end stays.
+  small.run.knobs.cross_entropy = spec::CrossEntropy::native;
+  const RunEstimate compiled = estimate();
+  BOOST_TEST(compiled.allocated_bytes.value < titan.allocated_bytes.value);
+  BOOST_TEST(compiled.allocated_bytes.high == titan.allocated_bytes.high, within);
+  // It fits if the upper end does.
+  small.run.knobs.cross_entropy = spec::CrossEntropy::unfused;
+  spec::HardwareSpec hardware = *small.hardware;
+  small.run.hardware = &hardware;
+  const double peak = titan.memory.peak_bytes();
+  const auto verdict_with = [&](double bytes) {
+    hardware.memory_bytes = static_cast<int64_t>(bytes);
+    return estimate().verdict;
+  };
+  const double needed = tuner::planner::device_bytes(1.25 * peak);
+  BOOST_TEST((verdict_with(1.001 * needed) == Verdict::fits));
+  BOOST_TEST((verdict_with(0.999 * needed) == Verdict::tight));
+  BOOST_TEST((verdict_with(0.73 * peak) == Verdict::tight));
+  BOOST_TEST((verdict_with(0.72 * peak) == Verdict::oom));
+  BOOST_TEST(rates_text(default_calibration(), hardware, spec::PrecisionRecipe::bf16, false)
+                 .find(", none of them of torchtitan") != std::string::npos);
+}
+
+BOOST_FIXTURE_TEST_CASE(an_estimate_says_that_no_run_of_torchtitan_is_behind_it, Cli) {
+  const std::string config =
+      "[training]\nlocal_batch_size = 1\nseq_len = 8192\n[activation_checkpoint]\n"
+      "mode = \"full\"\n[compile]\nenable = true\ncomponents = [\"model\", \"loss\"]\n";
+  const Answer answer = run({"estimate", "--run", config, "--dialect", "torchtitan", "--model",
+                             "llama3-8b", "--hardware", "h100-80g", "--gpus", "8"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  for (const char* words : {"(analytic)", ", none of them of torchtitan", "taken as compiled"}) {
+    BOOST_TEST(answer.out.find(words) != std::string::npos, answer.out);
+  }
+}
+
 // Beside how many runs were fitted stands how many were on such devices in such a precision.
 BOOST_AUTO_TEST_CASE(runs_behind_the_rates_are_counted) {
   using spec::PrecisionRecipe;

@@ -375,6 +375,139 @@ BOOST_AUTO_TEST_CASE(uneven_routing_costs_memory) {
   BOOST_TEST(predict_memory(run).peak_bytes() == balanced);
 }
 
+// torchtitan: FSDP2 shards the 32-bit weights that the optimizer updates, beside gradients and two
+// moments, and none in 8 bits. Megatron-Core has 16-bit weights, and master weights with the state.
+BOOST_AUTO_TEST_CASE(titan_shards_the_weights_that_are_updated) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  const auto n = static_cast<double>(model.num_parameters());
+  const auto exactly = boost::test_tools::tolerance(1e-12);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  run.knobs.fsdp = spec::Fsdp::torch;
+  run.knobs.precision = spec::PrecisionRecipe::fp8_current;
+  const MemoryParts megatron = predict_memory(run).worst().peak;
+  BOOST_TEST(megatron.weights == 2 * n / 8, exactly);
+  BOOST_TEST(megatron.optimizer == 12 * n / 8, exactly);
+  BOOST_TEST(megatron.narrow_weights > 0);
+  run.is_of_megatron = false;
+  const StageMemory titan = predict_memory(run).worst();
+  BOOST_TEST(titan.peak.weights == 4 * n / 8, exactly);
+  BOOST_TEST(titan.peak.gradients == 4 * n / 8, exactly);
+  BOOST_TEST(titan.peak.optimizer == 8 * n / 8, exactly);
+  BOOST_TEST(titan.peak.narrow_weights == 0);
+  BOOST_TEST(titan.peak.gathered == megatron.gathered);
+  BOOST_TEST(titan.at_start == 4 * n / 8, exactly);
+  BOOST_TEST(titan.first_step == titan.peak.total() - n, exactly);
+  // Many configurations of the same sizes are priced alike.
+  BOOST_TEST(PreparedMemory(run).peak_bytes(run.knobs, 1) == titan.peak.total(), exactly);
+  // Offloaded is all of it.
+  run.knobs.optimizer_offload_ratio = 1;
+  const MemoryParts offloaded = predict_memory(run).worst().peak;
+  BOOST_TEST(offloaded.weights + offloaded.gradients + offloaded.optimizer == 0);
+  run.knobs.optimizer_offload_ratio = 0;
+  // All in 16 bits, and no copy of the gradients.
+  run.knobs.main_params = run.knobs.main_grads = spec::StateType::bf16;
+  run.knobs.exp_avg = run.knobs.exp_avg_sq = spec::StateType::bf16;
+  run.seq_length = 1;
+  const StageMemory narrow = predict_memory(run).worst();
+  BOOST_TEST(narrow.peak.weights == 2 * n / 8, exactly);
+  BOOST_TEST(narrow.peak.gradients == 2 * n / 8, exactly);
+  BOOST_TEST(narrow.peak.optimizer == 4 * n / 8, exactly);
+  BOOST_TEST(narrow.moment != "update");
+}
+
+// Beside pipeline stages weights stay gathered, and gradients are summed up unsharded until the
+// last micro-batch. A layer has 1024 x (16 + 4 + 4 + 16) x 64 + 3 x 1024 x 2816 + 2 x 1024 weights.
+BOOST_AUTO_TEST_CASE(titan_holds_whole_stages_beside_a_pipeline) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  const auto exactly = boost::test_tools::tolerance(1e-12);
+  constexpr double kLayer = 2621440 + 8650752 + 2048;
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 2;
+  run.knobs.pp = 4;
+  run.knobs.fsdp = spec::Fsdp::torch;
+  // Of two layers, without embedding or head.
+  const MemoryParts megatron = predict_memory(run).stages[1].peak;
+  BOOST_TEST(megatron.gradients == 4 * kLayer, exactly);
+  BOOST_TEST(megatron.gathered == 8 * kLayer, exactly);
+  run.is_of_megatron = false;
+  const MemoryParts titan = predict_memory(run).stages[1].peak;
+  BOOST_TEST(titan.weights == 4 * kLayer, exactly);
+  BOOST_TEST(titan.optimizer == 8 * kLayer, exactly);
+  BOOST_TEST(titan.gradients == 4 * 2 * kLayer, exactly);
+  // Both layers, and one's fresh gradients, in 16 bits.
+  BOOST_TEST(titan.gathered == 2 * 3 * kLayer, exactly);
+  BOOST_TEST(titan.activations == megatron.activations, exactly);
+  // One micro-batch of each replica is the last.
+  run.global_batch_size = 2;
+  BOOST_TEST(predict_memory(run).stages[1].peak.gradients == 4 * kLayer, exactly);
+}
+
+// 4096 x 32000 logits beside the inputs of norm and head: compiled, 2 bytes and 2 of the gradient;
+// else 4 each of the log-softmax and two gradients, with loss parallelism of half the logits one
+// more.
+BOOST_AUTO_TEST_CASE(titans_loss_has_three_wide_arrays_unless_compiled) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  const auto exactly = boost::test_tools::tolerance(1e-12);
+  constexpr double kInputs = 4096.0 * 1024 * 4;
+  constexpr double kLogits = 4096.0 * 32000;
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  run.knobs.fsdp = spec::Fsdp::torch;
+  const auto transient = [&](spec::CrossEntropy loss) {
+    run.knobs.cross_entropy = loss;
+    const StageMemory memory = predict_memory(run).worst();
+    BOOST_TEST(memory.moment == "loss");
+    return memory.peak.transient;
+  };
+  BOOST_TEST(transient(spec::CrossEntropy::unfused) == kInputs + 6 * kLogits, exactly);
+  BOOST_TEST(transient(spec::CrossEntropy::native) == kInputs + 6 * kLogits, exactly);
+  run.is_of_megatron = false;
+  BOOST_TEST(transient(spec::CrossEntropy::unfused) == kInputs + 12 * kLogits, exactly);
+  BOOST_TEST(transient(spec::CrossEntropy::native) == kInputs + 4 * kLogits, exactly);
+  run.knobs.dp = 4;
+  run.knobs.tp = 2;
+  run.knobs.sequence_parallel = false;
+  BOOST_TEST(transient(spec::CrossEntropy::unfused) == kInputs + 16 * kLogits / 2, exactly);
+}
+
+// By operation: input, queries, values, gate, down and attention's output (1024 + 1024 + 256 + 2816
+// + 1024 + 1024 columns of 2 bytes), log-sum-exp of 16 heads. Which modules were asked for, and the
+// precision of products, does not matter.
+BOOST_AUTO_TEST_CASE(titans_selective_checkpointing_keeps_every_second_product) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  const auto exactly = boost::test_tools::tolerance(1e-12);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  run.knobs.fsdp = spec::Fsdp::torch;
+  const auto activations = [&] { return predict_memory(run).worst().peak.activations; };
+  const double kept_all = activations();
+  run.is_of_megatron = false;
+  BOOST_TEST(activations() == kept_all);
+  constexpr double kTokens = 4096;
+  constexpr double kLayers = 8;
+  run.knobs.recompute = {PlanRecompute::layernorm};
+  BOOST_TEST(activations() == kLayers * kTokens * (2 * 7168 + 4 * 16), exactly);
+  run.knobs.recompute = {PlanRecompute::core_attn, PlanRecompute::mlp};
+  run.knobs.precision = spec::PrecisionRecipe::fp8_current;
+  BOOST_TEST(activations() == kLayers * kTokens * (2 * 7168 + 4 * 16), exactly);
+  run.knobs.recompute = {PlanRecompute::full};
+  BOOST_TEST(activations() == kLayers * kTokens * 2 * 1024, exactly);
+  // Of two ranks each has half of the columns but for those of the last product, half of the rows
+  // of the input, and of what two products have scattered.
+  run.knobs.recompute = {PlanRecompute::layernorm};
+  run.knobs.dp = 4;
+  run.knobs.tp = 2;
+  run.knobs.sequence_parallel = true;
+  BOOST_TEST(
+      activations() == kLayers * kTokens * (3 * 1024 + 2 * (512 + 128 + 1408 + 1024 + 512) + 4 * 8),
+      exactly);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace moetune::tuner::planner

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "tuner/planner/adapters.h"
+#include "tuner/planner/titan_memory.h"
 
 namespace moetune::tuner::planner {
 
@@ -39,14 +41,14 @@ double bytes_of(StateType type) {
 }
 
 /// Optimizer state of one parameter that a rank owns: moments and master weight.
-double state_bytes(const PlanKnobs& k) {
+double state_bytes(const PlanKnobs& k, bool has_master) {
   double moments = bytes_of(k.exp_avg) + bytes_of(k.exp_avg_sq);
   // Muon has one moment for matrices, and nearly all parameters are matrices. Sharded it holds more
   // than its share, since whole matrices go to ranks.
   if (k.optimizer == OptimizerKind::muon && !k.distributed_optimizer) moments = bytes_of(k.exp_avg);
   if (k.optimizer == OptimizerKind::sgd) moments = 0;
   double master = 4;
-  if (has_wide_elements(k)) {
+  if (has_wide_elements(k) || !has_master) {
     master = 0;
   } else if (k.precision_aware_optimizer) {
     // The master stores only the 16 bits that the 16-bit weight lacks.
@@ -117,8 +119,18 @@ StaticParts static_parts(const PlanRun& run, const Weights& weights, double shap
   MemoryParts& parts = result.parts;
   parts.weights = element * (held + held_adapters);
   const double gradient = bytes_of(k.main_grads);
+  if (has_titan_shards(run)) {
+    // FSDP2 shards the weights that the optimizer updates: there are no others, and none in 8 bits.
+    // What it offloads is all of that, gradients too.
+    const double here = 1 - static_cast<double>(k.optimizer_offload_ratio);
+    parts.weights = here * bytes_of(k.main_params) * (held + held_adapters);
+    parts.gradients =
+        sums_titan_gradients_whole(run) ? 4 * (dense + weights.experts) : here * gradient * trained;
+    parts.optimizer = state_bytes(k, false) * owned;
+    return result;
+  }
   parts.gradients = gradient * trained;
-  parts.optimizer = state_bytes(k) * owned;
+  parts.optimizer = state_bytes(k, true) * owned;
   if (gradient < 4 && !k.precision_aware_optimizer) result.gradient_copy = 4 * owned;
   parts.narrow_weights = narrow_bytes(run) * held_products;
   if (has_narrow_weights(k)) parts.weights -= element * held_products;
@@ -182,6 +194,11 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
       memory.saved += term.left(sizes, k);
     }
   }
+  const std::optional<double> selective = titan_selective_bytes(run, sizes);
+  if (selective) {
+    memory.saved = *selective;
+    memory.of_mixer = 0;
+  }
   const double own = sizes.own_tokens * sizes.hidden;
   const double all = sizes.tokens * sizes.hidden;
   if (kind.feed_forward == FeedForward::moe) {
@@ -197,6 +214,7 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
   } else {
     memory.transient = 2 * sizes.element * all + sizes.element * own;
   }
+  if (selective) memory.transient += std::max(0.0, whole - memory.saved);
   if (k.recompute.has(PlanRecompute::full)) {
     memory.saved = sizes.element * own;
     memory.of_mixer = 0;
@@ -216,8 +234,10 @@ double num_logits(const PlanRun& run) {
   return context_tokens(run) * static_cast<double>(run.model->vocab_rows()) / run.knobs.tp;
 }
 
-/// fp32 probabilities that the loss leaves for its backward pass.
+/// fp32 probabilities that the loss leaves for its backward pass. Torchtitan's are gone before the
+/// head's backward.
 double softmax_bytes(const PlanRun& run) {
+  if (!run.is_of_megatron) return 0;
   const CrossEntropy loss = run.knobs.cross_entropy;
   const bool is_kept = loss == CrossEntropy::native || loss == CrossEntropy::unfused;
   return is_kept ? 4 * num_logits(run) : 0;
@@ -234,6 +254,11 @@ OnTop loss_on_top(const PlanRun& run) {
   const double kept = token_bytes(run, 4);  // the head's input, and the final norm's
   if (k.cross_entropy == CrossEntropy::chunked) return {kept + gathered, "loss"};
   const double logits = num_logits(run);
+  if (const auto of_logit = titan_logit_bytes(k); of_logit && !run.is_of_megatron) {
+    const double at_head = 2 * logits + gathered;
+    if (at_head > *of_logit * logits) return {kept + at_head, "backward of the head"};
+    return {kept + *of_logit * logits, "loss"};
+  }
   const bool keeps_softmax = softmax_bytes(run) > 0;
   const bool is_wide = has_wide_elements(k);
   const double at_loss = logits * (keeps_softmax ? (is_wide ? 4 : 6) : 2);
@@ -368,6 +393,7 @@ PlanRun PreparedMemory::with(const PlanKnobs& knobs, double load) const {
   run.seq_length = run_.seq_length;
   run.load = load;
   run.ep_chunks = run_.ep_chunks;
+  run.is_of_megatron = run_.is_of_megatron;
   return run;
 }
 
@@ -424,7 +450,10 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   result.peak = held.parts;
   result.peak.workspaces = workspace_bytes(run, stage.has_experts, stage.has_head);
   // Two units are there at once, the one in use and the next; the gradients of one.
-  if (k.fsdp != Fsdp::none) {
+  if (keeps_titan_stage_gathered(run)) {
+    // All of the stage, and the fresh gradients of one unit in the weights' type.
+    result.peak.gathered = element_bytes(k) * (stage.weights.total() + stage.largest_layer);
+  } else if (k.fsdp != Fsdp::none) {
     result.peak.gathered = stage.largest_layer * (2 * element_bytes(k) + 4);
   }
   result.peak.activations = activations;
@@ -441,9 +470,11 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
     result.peak.transient = held.gradient_copy;
     result.moment = "update";
   }
-  result.at_start = result.peak.weights + result.peak.gradients;
+  // Torchtitan has no gradients before the first backward.
+  result.at_start = result.peak.weights + (run.is_of_megatron ? result.peak.gradients : 0);
+  const double moments = has_titan_shards(run) ? 1.0 : 2.0 / 3;  // of the optimizer's state
   result.first_step =
-      result.peak.total() - result.peak.dummy_gradients - 2.0 / 3 * result.peak.optimizer;
+      result.peak.total() - result.peak.dummy_gradients - moments * result.peak.optimizer;
   return result;
 }
 

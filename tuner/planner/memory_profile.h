@@ -1,6 +1,7 @@
 // What Megatron-Core with Transformer Engine holds in device memory: the profile of memory that
 // plans are priced by for runs of other engines. (What our own engine holds is its program's
-// allocations: tuner/memory_model.h.) Terms and their sources: docs/planner.md.
+// allocations: tuner/memory_model.h.) Terms and their sources: docs/planner.md. Where torchtitan
+// differs: titan_memory.h.
 #pragma once
 
 #include <cstdint>

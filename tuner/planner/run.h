@@ -30,7 +30,8 @@ struct PlanRun {
   /// Parts of a micro-batch whose rows are exchanged and computed one after the other within a
   /// layer (token-wise chunks; Megatron-LM has no flag for them).
   int64_t ep_chunks = 1;
-  /// Whether the rules of Megatron-Core hold: torchtitan has an engine of its own.
+  /// Whether the rules of Megatron-Core hold and its memory is priced: torchtitan has an engine of
+  /// its own.
   bool is_of_megatron = true;
 };
 

@@ -69,6 +69,8 @@ std::string run_identity(const planner::PlanRun& run) {
   const bool is_usual = run.stages.empty() || (run.knobs.pp > 1 && planner::splits_by_itself(run) &&
                                                run.stages == planner::unwritten_stages(run));
   if (!is_usual) text += fmt::format("|{}", fmt::join(run.stages, "|"));
+  // With the same choices torchtitan is another program.
+  if (!run.is_of_megatron) text += "|torchtitan";
   return base::fnv_digits(text);
 }
 

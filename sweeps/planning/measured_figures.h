@@ -20,8 +20,9 @@ struct MeasuredFigure {
   double high = 0;          ///< 5 % above the fastest
 };
 
-/// Equal for runs of equal models (vocabulary apart), devices, batches, choices and stages. The
-/// environment is left out, as logs do not echo it, and so is what no knob stands for.
+/// Equal for runs of equal models (vocabulary apart), devices, batches, choices and stages, of
+/// Megatron-Core or of torchtitan. The environment is left out, as logs do not echo it, and so is
+/// what no knob stands for.
 std::string run_identity(const tuner::planner::PlanRun& run);
 
 /// Adds a measured run, tokens a second of one device, to those that are the same.

@@ -191,9 +191,19 @@ BOOST_AUTO_TEST_CASE(runs_of_torchtitan_are_analytic) {
   BOOST_TEST((verdict_with(0.72 * peak) == Verdict::oom));
   BOOST_TEST(rates_text(default_calibration(), hardware, spec::PrecisionRecipe::bf16, false)
                  .find(", none of them of torchtitan: ") != std::string::npos);
-  // Of what was measured on one's own cluster nothing tells whose software it was.
+  // Of what was measured on one's own cluster the figures are kept apart.
+  small.run.hardware = small.hardware.get();
   Calibration own = default_calibration();
-  own.measured.emplace_back();
+  const auto grade_of = [&](bool is_of_megatron) {
+    small.run.is_of_megatron = is_of_megatron;
+    return estimate_run(small.run, own, {}).grade;
+  };
+  small.run.is_of_megatron = true;
+  add_measured(small.run, 7000, own.measured);
+  BOOST_TEST(grade_of(true) == "measured");
+  BOOST_TEST(grade_of(false) == "analytic");
+  add_measured(small.run, 6000, own.measured);
+  BOOST_TEST(grade_of(false) == "measured");
   BOOST_TEST(rates_text(own, hardware, spec::PrecisionRecipe::bf16, false)
                  .find(", none of them of torchtitan but your own: ") != std::string::npos);
 }

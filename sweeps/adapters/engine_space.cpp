@@ -47,6 +47,7 @@ planner::PlanRun plan_run_of(const UserRun& run, const spec::PlanKnobs& knobs) {
   plan.seq_length = run.sweep.base.training.seq_length;
   plan.global_batch_size = run.sweep.base.training.global_batch_size;
   plan.is_of_megatron = run.config.dialect != dialects::Dialect::torchtitan;
+  plan.holds_all_micro_batches = dialects::holds_all_micro_batches(run.config, knobs);
   if (!run.config.pipeline_layout.empty()) {
     plan.stages = spec::pipeline_stages_of(run.config.pipeline_layout);
   }

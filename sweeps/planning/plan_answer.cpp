@@ -32,6 +32,7 @@ namespace {
 constexpr std::string_view kLayoutFlag = "pipeline_model_parallel_layout";
 constexpr std::string_view kBatch = "global_batch_size";
 constexpr std::string_view kLength = "seq_length";
+constexpr std::string_view kSchedule = "pipeline_schedule";
 
 double rate_of_tokens(const PlanRun& run, const Calibration& calibration) {
   return planner::tokens_per_s_per_device(run,
@@ -70,8 +71,14 @@ void judge_changes(const PlanRun& run, const PlanRun& goal, double capacity_byte
       changed.global_batch_size = goal.global_batch_size;
     } else if (change.knob == kLength) {
       changed.seq_length = goal.seq_length;
+    } else if (change.knob == kSchedule) {
+      changed.holds_all_micro_batches = goal.holds_all_micro_batches;
     } else {
       spec::set_plan_knob(changed.knobs, *spec::find_plan_knob(change.knob), change.to);
+    }
+    // A schedule of one stage a rank is none of virtual stages, nor the other way round.
+    if ((changed.knobs.vpp == 1) != (run.knobs.vpp == 1)) {
+      changed.holds_all_micro_batches = goal.holds_all_micro_batches;
     }
     // A size takes its devices from the replicas.
     spec::set_dp_for(run.hardware->num_devices(), changed.knobs);
@@ -306,6 +313,10 @@ std::vector<KnobGain> differences(const PlanRun& from, const PlanRun& to) {
     const std::string layout = planner::pipeline_layout_of(run);
     return layout.empty() ? std::string("none") : layout;
   };
+  const auto schedule = [](const PlanRun& run) {
+    return run.holds_all_micro_batches ? "all forwards first" : "1F1B";
+  };
+  add(kSchedule, schedule(from), schedule(to));
   add(kLayoutFlag, written(from), written(to));
   add(kBatch, std::to_string(from.global_batch_size), std::to_string(to.global_batch_size));
   add(kLength, std::to_string(from.seq_length), std::to_string(to.seq_length));

@@ -408,6 +408,48 @@ BOOST_FIXTURE_TEST_CASE(a_dense_model_is_sliced, Cli) {
   BOOST_TEST(text.out.find("; wall ") != std::string::npos, text.out);
 }
 
+// Llama 3 70B in four stages: GPipe keeps all 32 micro-batches where 1F1B keeps four.
+BOOST_FIXTURE_TEST_CASE(a_stated_schedule_is_priced_or_named, Cli) {
+  const auto row_of = [&](const char* schedule) {
+    const std::string file = folder.file("run.toml");
+    tests::write_text(
+        file, std::string("[training]\nlocal_batch_size = 32\nseq_len = 8192\n[parallelism]\n"
+                          "data_parallel_shard_degree = 2\ntensor_parallel_degree = 8\n"
+                          "pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"") +
+                  schedule + "\"\n[activation_checkpoint]\nmode = \"none\"\n");
+    const Answer answer = run({"estimate", "--run", file, "--model", "llama3-70b", "--hardware",
+                               "h100-80g", "--gpus", "64", "--format", "json"});
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    return json::parse(answer.out)["rows"][0];
+  };
+  const json usual = row_of("1F1B");
+  const json held = row_of("GPipe");
+  BOOST_TEST(usual["notes"].dump().find("schedule") == std::string::npos, usual["notes"].dump());
+  BOOST_TEST(held["notes"].dump().find("'GPipe': taken as 1F1B, but") != std::string::npos,
+             held["notes"].dump());
+  const auto bytes = [](const json& row) {
+    return row["memory_parts_bytes"]["activations"].get<double>();
+  };
+  BOOST_TEST(bytes(held) > 7.9 * bytes(usual));
+  BOOST_TEST(usual["verdict"] == "fits");
+  BOOST_TEST(held["verdict"] == "oom");
+}
+
+// Rounds of virtual stages are Megatron-Core's own.
+BOOST_FIXTURE_TEST_CASE(torchtitan_is_not_held_to_rounds_of_stages, Cli) {
+  for (const char* batch : {"12", "4"}) {
+    const std::string file = folder.file("run.toml");
+    tests::write_text(file, std::string("[training]\nseq_len = 4096\nlocal_batch_size = ") + batch +
+                                "\n[parallelism]\npipeline_parallel_degree = 8\n"
+                                "expert_parallel_degree = 8\n"
+                                "pipeline_parallel_schedule = \"Interleaved1F1B\"\n"
+                                "[activation_checkpoint]\nmode = \"full\"\n");
+    const Answer answer = run({"estimate", "--run", file, "--model", "qwen3-30b-a3b", "--hardware",
+                               "h100-80g", "--gpus", "64"});
+    BOOST_TEST(answer.code == 0, answer.err);
+  }
+}
+
 // Other commands do without these: they run on the machine.
 BOOST_FIXTURE_TEST_CASE(a_machine_without_figures_is_refused, Cli) {
   const std::string file = folder.file("machine.json");

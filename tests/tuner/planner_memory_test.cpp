@@ -6,6 +6,7 @@
 
 #include "tests/tuner/planner_samples.h"
 #include "tuner/planner/memory_profile.h"
+#include "tuner/planner/rules.h"
 
 namespace moetune::tuner::planner {
 
@@ -255,6 +256,75 @@ BOOST_AUTO_TEST_CASE(stages_hold_as_many_micro_batches_as_their_schedule) {
   run.knobs.overlap_moe_expert_parallel_comm = true;
   const std::vector<int64_t> with = micro_batches_in_flight(run, 0);
   BOOST_TEST(std::accumulate(with.begin(), with.end(), int64_t{0}) == 12);
+}
+
+// GPipe and its like do all forwards first: every stage has the whole step in flight.
+BOOST_AUTO_TEST_CASE(forwards_first_hold_the_whole_step) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(4);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.pp = 4;
+  run.global_batch_size = 16;
+  const MemoryPrediction usual = predict_memory(run);
+  run.holds_all_micro_batches = true;
+  for (int stage = 0; stage < 4; ++stage) {
+    BOOST_TEST(micro_batches_in_flight(run, stage) == std::vector<int64_t>{16},
+               boost::test_tools::per_element());
+  }
+  const MemoryPrediction held = predict_memory(run);
+  // 16 in flight instead of 4 - stage.
+  for (size_t stage = 0; stage < 4; ++stage) {
+    BOOST_TEST(held.stages[stage].peak.activations ==
+                   usual.stages[stage].peak.activations * 16 / (4.0 - static_cast<double>(stage)),
+               boost::test_tools::tolerance(1e-9));
+  }
+  run.knobs.vpp = 2;
+  BOOST_TEST(micro_batches_in_flight(run, 3) == (std::vector<int64_t>{16, 16}),
+             boost::test_tools::per_element());
+  run.knobs.pp = 1;
+  run.knobs.vpp = 1;
+  BOOST_TEST(micro_batches_in_flight(run, 0) == std::vector<int64_t>{1},
+             boost::test_tools::per_element());
+}
+
+// torch's virtual stages take micro-batches in as many rounds as pp goes into them, at least one;
+// Megatron-Core's in rounds of pp alone.
+BOOST_AUTO_TEST_CASE(rounds_are_those_of_the_engine) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(4);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.pp = 4;
+  run.knobs.vpp = 2;
+  struct Rounds {
+    int64_t micro_batches;
+    bool is_legal_in_megatron;
+    bool is_legal_in_torch;
+  };
+  // 10: two rounds of 5. 9: two of 4 and one left.
+  for (const Rounds& row : {Rounds{8, true, true},
+                            {6, false, true},
+                            {2, false, true},
+                            {10, false, true},
+                            {9, false, false}}) {
+    run.global_batch_size = row.micro_batches;
+    for (const bool is_of_megatron : {true, false}) {
+      run.is_of_megatron = is_of_megatron;
+      const PlanRule* broken = broken_rule(run);
+      const bool is_legal = is_of_megatron ? row.is_legal_in_megatron : row.is_legal_in_torch;
+      BOOST_TEST((broken == nullptr) == is_legal, row.micro_batches << " of " << is_of_megatron);
+      if (broken != nullptr) BOOST_TEST(broken->name == "vpp_divides_micro_batches");
+    }
+  }
+  run.is_of_megatron = false;
+  // One round of 6: 2 x 3 + 6 + 1 forwards, at most 2 x 6; on the last stage 6 + 1.
+  run.global_batch_size = 6;
+  BOOST_TEST(micro_batches_in_flight(run, 0) == (std::vector<int64_t>{6, 6}),
+             boost::test_tools::per_element());
+  BOOST_TEST(micro_batches_in_flight(run, 3) == (std::vector<int64_t>{6, 1}),
+             boost::test_tools::per_element());
+  run.global_batch_size = 2;
+  BOOST_TEST(micro_batches_in_flight(run, 0) == (std::vector<int64_t>{2, 2}),
+             boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(the_loss_needs_its_logits) {

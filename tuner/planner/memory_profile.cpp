@@ -284,6 +284,10 @@ std::vector<int64_t> micro_batches_in_flight(const PlanRun& run, int stage) {
   const int64_t vpp = num_virtual_stages(run);
   const int64_t all = num_micro_batches(run);
   std::vector<int64_t> in_flight(static_cast<size_t>(vpp), 0);
+  if (run.holds_all_micro_batches && pp > 1) {
+    std::ranges::fill(in_flight, all);
+    return in_flight;
+  }
   if (vpp == 1) {
     in_flight[0] = std::min(pp - stage, all);
     if (run.knobs.overlap_moe_expert_parallel_comm && pp > 1) {
@@ -291,12 +295,13 @@ std::vector<int64_t> micro_batches_in_flight(const PlanRun& run, int stage) {
     }
     return in_flight;
   }
-  // Forwards of virtual stages go round in groups of pp micro-batches; so many of them come before
-  // the first backward (Narayanan et al. 2021, section 2.2).
-  int64_t forwards = 2 * (pp - stage - 1) + (vpp - 1) * pp + 1;
+  // Forwards of virtual stages go round in groups of micro-batches; so many of them come before the
+  // first backward (Narayanan et al. 2021, section 2.2).
+  const int64_t group = micro_batches_of_round(run);
+  int64_t forwards = 2 * (pp - stage - 1) + (vpp - 1) * group + 1;
   if (run.knobs.overlap_moe_expert_parallel_comm) ++forwards;
   forwards = std::min(forwards, all * vpp);
-  for (int64_t i = 0; i < forwards; ++i) ++in_flight[static_cast<size_t>(i / pp % vpp)];
+  for (int64_t i = 0; i < forwards; ++i) ++in_flight[static_cast<size_t>(i / group % vpp)];
   return in_flight;
 }
 

@@ -185,11 +185,17 @@ constexpr PlanRule kRules[] = {
      kAnyEngine},
     {"vpp_divides_micro_batches",
      [](Run run) {
-       return num_virtual_stages(run) == 1 || divides(run.knobs.pp, num_micro_batches(run));
+       return num_virtual_stages(run) == 1 ||
+              divides(micro_batches_of_round(run), num_micro_batches(run));
      },
      [](Run run) {
-       return fmt::format("{} micro-batches are no multiple of pp {}, as virtual stages need",
-                          num_micro_batches(run), run.knobs.pp);
+       const int64_t all = num_micro_batches(run);
+       if (is_of_megatron(run)) {
+         return fmt::format("{} micro-batches are no multiple of pp {}, as virtual stages need",
+                            all, run.knobs.pp);
+       }
+       return fmt::format("{} micro-batches are no whole number in each of {} rounds of pp {}", all,
+                          all / run.knobs.pp, run.knobs.pp);
      }},
     {"sequence_parallel_with_experts",
      [](Run run) { return run.knobs.tp == 1 || run.knobs.sequence_parallel || !has_experts(run); },

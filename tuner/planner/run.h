@@ -30,6 +30,8 @@ struct PlanRun {
   /// Parts of a micro-batch whose rows are exchanged and computed one after the other within a
   /// layer (token-wise chunks; Megatron-LM has no flag for them).
   int64_t ep_chunks = 1;
+  /// No backward comes before all forwards of a step, as in GPipe; else one follows the other.
+  bool holds_all_micro_batches = false;
   /// Whether the rules of Megatron-Core hold and its memory is priced: torchtitan has an engine of
   /// its own.
   bool is_of_megatron = true;
@@ -39,6 +41,16 @@ struct PlanRun {
 inline int64_t num_micro_batches(const PlanRun& run) {
   const int64_t per_pass = int64_t{run.knobs.micro_batch_size} * run.knobs.dp;
   return run.global_batch_size > per_pass ? run.global_batch_size / per_pass : 1;
+}
+
+/// Micro-batches that a virtual stage takes before the rank's next one has its turn: pp in
+/// Megatron-Core; torch (ScheduleInterleaved1F1B) splits them evenly into rounds of at least pp,
+/// and has one round of fewer.
+inline int64_t micro_batches_of_round(const PlanRun& run) {
+  const int64_t pp = run.knobs.pp;
+  if (run.is_of_megatron) return pp;
+  const int64_t all = num_micro_batches(run);
+  return all < pp ? all : all / (all / pp);
 }
 
 /// Tokens of a micro-batch on a context-parallel rank.

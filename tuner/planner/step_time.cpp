@@ -129,7 +129,10 @@ class StepPricer {
     StepTime step;
     for (size_t i = 0; i < worst.parts.size(); ++i) step.parts[i] = m * worst.parts[i];
     step.part(TimePart::host) = m * (seconds - worst.device());
-    step.part(TimePart::bubble) = (static_cast<double>(k_.pp) - 1) / vpp * seconds;
+    // Fewer micro-batches than stages leave each round of virtual stages waiting for the last one.
+    const double pp = k_.pp;
+    const double gaps = pp - 1 + (vpp - 1) * std::max(0.0, pp - m);
+    step.part(TimePart::bubble) = gaps / vpp * seconds;
     if (k_.pp > 1) {
       // Each virtual stage sends once forward and once back.
       step.part(TimePart::pipeline) = m * 2 * vpp * message_seconds() * rates_.pipeline_exposed;

@@ -7,6 +7,7 @@
 
 #include "engine/spec/dialects/model_sizes.h"
 #include "engine/spec/dialects/shell.h"
+#include "engine/spec/dialects/text_cursor.h"
 #include "engine/spec/dialects/texts.h"
 #include "engine/spec/dialects/values.h"
 
@@ -40,6 +41,10 @@ Written written(RunConfig& run, Dialect dialect) {
     write_parts_of_titan(out);
   } else {
     write_parts_of_megatron(out);
+    if (!run.pipeline_schedule.empty() && run.knobs.pp > 1) {
+      out.cannot_say("pipeline_schedule=" + shown(run.pipeline_schedule),
+                     "its stages have a schedule of its own");
+    }
   }
   std::vector<Setting> settings = write_rows(out);
   write_implied(out, settings);

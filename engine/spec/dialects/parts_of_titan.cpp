@@ -18,6 +18,8 @@ using Words = std::vector<std::string>;
 
 /// The schedules of torch that have one stage a rank.
 constexpr std::array<std::string_view, 2> kSingleStage = {"1F1B", "GPipe"};
+/// Those that do all forwards before the first backward.
+constexpr std::array<std::string_view, 2> kForwardsFirst = {"GPipe", "LoopedBFS"};
 constexpr std::string_view kFloat8Linear = "quantize.linear.float8";
 constexpr std::string_view kFloat8Experts = "quantize.grouped_mm.float8";
 constexpr std::string_view kMxLinear = "quantize.linear.mx";
@@ -25,6 +27,20 @@ constexpr std::string_view kMxExperts = "quantize.grouped_mm.mx";
 /// The nearest that we have to "selective": by operation it keeps attention, collectives and every
 /// second product, and computes all else of a layer again.
 constexpr PlanRecomputeSet kSelective{PlanRecompute::layernorm, PlanRecompute::moe_act};
+
+bool is_one_of(const std::array<std::string_view, 2>& schedules, std::string_view schedule) {
+  return std::ranges::find(schedules, schedule) != schedules.end();
+}
+
+/// The schedule that prices stand for.
+std::string_view usual_schedule(const PlanKnobs& k) {
+  return k.vpp == 1 ? "1F1B" : "Interleaved1F1B";
+}
+
+/// Whether a schedule takes as many virtual stages.
+bool takes_stages_of(const PlanKnobs& k, std::string_view schedule) {
+  return k.pp > 1 && is_one_of(kSingleStage, schedule) == (k.vpp == 1);
+}
 
 int32_t as_knob(Reading& in, std::string_view row, int64_t value) {
   if (value >= 1 && value <= kMostRanks) return static_cast<int32_t>(value);
@@ -203,12 +219,16 @@ void read_layers_per_stage(Reading& in, std::string_view schedule, bool is_singl
 void read_schedule(Reading& in) {
   PlanKnobs& k = in.run.knobs;
   const std::string schedule = in.parts.word("pipeline_parallel_schedule");
-  const bool is_single = std::ranges::find(kSingleStage, schedule) != kSingleStage.end();
+  const bool is_single = is_one_of(kSingleStage, schedule);
   if (k.pp == 1) return;
   k.vpp = is_single ? 1 : 2;
-  if (!is_single && schedule != "Interleaved1F1B") {
-    in.note(fmt::format("'{}' is '{}': taken as Interleaved1F1B",
-                        in.key("pipeline_parallel_schedule"), shown(schedule)));
+  if (schedule != usual_schedule(k)) {
+    in.run.pipeline_schedule = schedule;
+    in.note(fmt::format("'{}' is '{}': taken as {}{}", in.key("pipeline_parallel_schedule"),
+                        shown(schedule), usual_schedule(k),
+                        is_one_of(kForwardsFirst, schedule)
+                            ? ", but that memory holds all micro-batches of a step"
+                            : ", with its time and memory"));
   }
   read_layers_per_stage(in, schedule, is_single);
   const auto first = in.parts.integer("pipeline_parallel_first_stage_less_layers");
@@ -223,7 +243,10 @@ void read_schedule(Reading& in) {
 void write_schedule(Writing& out) {
   const PlanKnobs& k = out.knobs();
   if (k.pp == 1) return;
-  out.parts.say("pipeline_parallel_schedule", k.vpp == 1 ? "1F1B" : "Interleaved1F1B");
+  const std::string& stated = out.run.pipeline_schedule;
+  const bool is_kept = !stated.empty() && takes_stages_of(k, stated);
+  out.parts.say("pipeline_parallel_schedule",
+                is_kept ? std::string_view(stated) : usual_schedule(k));
   out.parts.say("pipeline_parallel_first_stage_less_layers", int64_t{0});
   out.parts.say("pipeline_parallel_last_stage_less_layers", int64_t{0});
   if (k.vpp <= 2) return;
@@ -422,6 +445,11 @@ bool names_dense_model(const RunConfig& run) {
   constexpr std::array<std::string_view, 5> kOfExperts = {"moe", "A3B", "A22B", "a3b", "a22b"};
   return std::ranges::none_of(
       kOfExperts, [&](std::string_view word) { return name.find(word) != std::string::npos; });
+}
+
+bool holds_all_micro_batches(const RunConfig& run, const PlanKnobs& knobs) {
+  return is_one_of(kForwardsFirst, run.pipeline_schedule) &&
+         takes_stages_of(knobs, run.pipeline_schedule);
 }
 
 void read_parts_of_titan(Reading& reading) {

@@ -84,6 +84,8 @@ struct RunConfig {
   /// Those that the launcher of a command starts, whatever the importer was told.
   int64_t stated_world_size = 0;
   std::string pipeline_layout;  ///< stages written by hand, as in "Et*3|(tt|)*2tL"
+  /// As torchtitan names it, of a pipeline; empty: 1F1B, or Interleaved1F1B of virtual stages.
+  std::string pipeline_schedule;
   /// Depth of multi-token prediction, where it is said. Nothing trains it unasked.
   std::optional<int64_t> mtp_depth;
   /// Variables that change how fast the run is or what it needs.
@@ -124,6 +126,10 @@ bool forces_balance(const RunConfig& run);
 /// Whether a run is known to be dense without sizes: from elsewhere, or as torchtitan names the
 /// model ("llama3/8B", in its logs "llama3 8B").
 bool names_dense_model(const RunConfig& run);
+
+/// Whether the schedule that a run states runs with the virtual stages of `knobs`, and keeps all
+/// micro-batches of a step until the first backward, as GPipe does.
+bool holds_all_micro_batches(const RunConfig& run, const PlanKnobs& knobs);
 
 /// Whether a setting that no knob stands for holds for one layout only, such as a list of stages.
 bool follows_layout(const UnknownSetting& setting, Dialect dialect);

@@ -134,6 +134,44 @@ BOOST_AUTO_TEST_CASE(virtual_stages_by_layers) {
   BOOST_TEST(value_of(named, "--num-layers-per-virtual-pipeline-stage") == "missing");
 }
 
+// What it does in another order than prices stand for is kept in its words, and told elsewhere.
+BOOST_AUTO_TEST_CASE(schedules_of_torchtitan_are_kept) {
+  struct Schedule {
+    const char* name;
+    int vpp;
+    bool holds_all;
+    const char* note;
+  };
+  for (const Schedule& row :
+       {Schedule{"1F1B", 1, false, nullptr},
+        {"Interleaved1F1B", 2, false, nullptr},
+        {"GPipe", 1, true, "'GPipe': taken as 1F1B, but that memory holds all micro-batches"},
+        {"LoopedBFS", 2, true, "'LoopedBFS': taken as Interleaved1F1B, but that memory"},
+        {"ZBVZeroBubble", 2, false, "'ZBVZeroBubble': taken as Interleaved1F1B, with its time"},
+        {"DualPipeV", 2, false, "'DualPipeV': taken as Interleaved1F1B, with its time"}}) {
+    RunConfig run = import_run(fmt::format("[parallelism]\npipeline_parallel_degree = 4\n"
+                                           "pipeline_parallel_schedule = \"{}\"\n",
+                                           row.name),
+                               kTitan);
+    BOOST_TEST_CONTEXT(row.name) {
+      BOOST_TEST(run.knobs.vpp == row.vpp);
+      BOOST_TEST(holds_all_micro_batches(run, run.knobs) == row.holds_all);
+      BOOST_TEST(has_note(run, "pipeline_parallel_schedule") == (row.note != nullptr));
+      if (row.note != nullptr) BOOST_TEST(has_note(run, row.note));
+      const std::string again = export_run(run, kTitan);
+      BOOST_TEST(import_run(again, kTitan).pipeline_schedule == run.pipeline_schedule, again);
+      const std::string theirs = export_run(run, kLm);
+      BOOST_TEST(contains(theirs, fmt::format("cannot be told pipeline_schedule={}", row.name)) ==
+                     (row.note != nullptr),
+                 theirs);
+      // With stages of another kind it cannot run.
+      run.knobs.vpp = row.vpp == 1 ? 2 : 1;
+      BOOST_TEST(!holds_all_micro_batches(run, run.knobs));
+      BOOST_TEST(import_run(export_run(run, kTitan), kTitan).pipeline_schedule.empty());
+    }
+  }
+}
+
 // How many stages torchtitan makes follows from the layers of the model, with those that the first
 // and the last stage have less.
 BOOST_AUTO_TEST_CASE(stages_of_torchtitan_by_layers) {

@@ -158,6 +158,12 @@ void search_in_words_of(Dialect dialect, const nlohmann::json& model,
   };
 }
 
+/// Whether a dialect has a setting for the depth of multi-token prediction.
+bool can_ask_for_mtp(Dialect dialect) {
+  namespace dialects = spec::dialects;
+  return !dialects::key_of(dialects::row_of("mtp_num_layers"), dialect).empty();
+}
+
 /// Sizes that the search lays out: what can be said of one depends on the others.
 bool is_size_of_layout(std::string_view knob) {
   constexpr std::array<std::string_view, 9> kNames = {
@@ -356,7 +362,16 @@ int run_plan_command(const CommandOptions& options) {
   std::optional<Dialect> dialect;
   if (options.has("export")) dialect = dialect_named(options, "export");
   std::string without_words;
+  bool is_without_mtp = false;
   const auto settle = [&](bool has_own_defaults) {
+    is_without_mtp = dialect && model->mtp.depth > 0 && !can_ask_for_mtp(*dialect);
+    if (is_without_mtp) {
+      spec::ModelSpec trained = *model;
+      spec::set_mtp_depth(trained, 0);
+      model = std::make_shared<const spec::ModelSpec>(std::move(trained));
+      model_config = with_mtp_depth(model_config, 0);
+      question.model = model.get();
+    }
     if (dialect) {
       search_in_words_of(*dialect, model_config, question);
       if (!has_own_defaults) {
@@ -375,11 +390,11 @@ int run_plan_command(const CommandOptions& options) {
   };
   std::shared_ptr<const spec::HardwareSpec> hardware;
   std::optional<spec::dialects::RunConfig> today_config;
+  std::optional<OwnedRun> theirs;
   PlanResult result;
   if (options.has("gpus") || own_devices) {
     hardware = machine_of(machine, num_devices);
     question.hardware = hardware.get();
-    std::optional<OwnedRun> theirs;
     if (options.has("against")) {
       today_config = run_config_of(options, "against", hardware->num_devices(), model.get());
       const spec::dialects::RunConfig& config = *today_config;
@@ -424,6 +439,12 @@ int run_plan_command(const CommandOptions& options) {
   if (dialect) {
     result.assumptions.push_back(fmt::format("a plan for {}: what it has no words for is not tried",
                                              spec::name_of(*dialect)));
+    if (is_without_mtp) {
+      result.assumptions.push_back(
+          fmt::format("the plan is without multi-token prediction, which {} cannot be asked for{}",
+                      spec::name_of(*dialect),
+                      theirs && theirs->model->mtp.depth > 0 ? "; yours trains it" : ""));
+    }
     if (!without_words.empty()) {
       result.assumptions.push_back(fmt::format("{} has no words for {}: its defaults are taken",
                                                spec::name_of(*dialect), without_words));

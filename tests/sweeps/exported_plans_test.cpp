@@ -61,6 +61,8 @@ const Planned kPlanned[] = {
      "64",
      {"--fix", "pp=16", "--fix", "tp=2", "--fix", "precision=fp8-current-scaling"}},
     {"gpt-oss-120b", "h200", "64", {"--fix", "pp=4", "--fix", "tp=1"}},
+    // Multi-token prediction, which torchtitan cannot be asked for.
+    {"qwen3.5-35b-a3b", "h100-80g", "32", {"--fix", "pp=4", "--fix", "tp=1"}},
     // Stages that Megatron makes by itself, which need no words.
     {"gpt-175b", "a100-80g", "64", {"--fix", "pp=8", "--fix", "tp=4"}},
 };
@@ -124,6 +126,23 @@ BOOST_DATA_TEST_CASE_F(Cli, a_written_plan_comes_back, boost::unit_test::data::m
       BOOST_TEST(row["tflops_per_gpu"].get<double>() == plan["tflops_per_gpu"].get<double>(),
                  boost::test_tools::tolerance(1e-9));
     }
+  }
+}
+
+BOOST_FIXTURE_TEST_CASE(a_plan_trains_what_its_framework_can_be_asked_for, Cli) {
+  for (const auto& [dialect, is_without] :
+       {std::pair{"torchtitan", true}, std::pair{"megatron-lm", false}}) {
+    const Answer answer = run({"plan", "--model", "qwen3.5-35b-a3b", "--hardware", "h100-80g",
+                               "--gpus", "32", "--top", "1", "--fix", "pp=1", "--fix", "tp=1",
+                               "--export", dialect, "--format", "json"});
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    const std::string assumptions = json::parse(answer.out)["assumptions"].dump();
+    BOOST_TEST(
+        says(assumptions, "without multi-token prediction, which torchtitan cannot be asked") ==
+            is_without,
+        assumptions);
+    BOOST_TEST(says(json::parse(answer.out)["exported"].get<std::string>(), "--mtp-num-layers 1") ==
+               !is_without);
   }
 }
 

@@ -30,7 +30,7 @@ constexpr const char* kEstimateHelp =
     R"(Says how much memory runs need and how fast they are, on machines that need not be here.
 --rows FILE prices every row of a JSON array of runs, in the format of published results, and
 compares with what each says was measured. --run prices one run, in the words of Megatron-LM,
-Megatron-Bridge, torchtitan or Primus, on --gpus devices of --hardware. SPEC prices a trial of
+Megatron-Bridge, torchtitan or Primus, on --gpus devices of --hardware, or as many as it says. SPEC prices a trial of
 moetune's own engine, with balanced routing: its memory is what the ledger will say.)";
 
 std::string percent(const json& value) {
@@ -102,11 +102,14 @@ void print_rows(const json& document) {
 }
 
 int estimate_one(const CommandOptions& options, const Calibration& loaded) {
-  const auto hardware = machine_of(options.required("hardware", "a hardware file or name"),
-                                   options.integer("gpus", 1, 1));
+  const std::string machine = options.required("hardware", "a hardware file or name");
+  const int64_t asked_devices = options.integer("gpus", 1, 0);
+  // Its own check of the number comes before the text is read.
+  if (asked_devices > 0) static_cast<void>(machine_of(machine, asked_devices));
   const auto model = options.has("model") ? model_named(options.text("model")) : nullptr;
-  OwnedRun owned = owned_run(run_config_of(options, "run", hardware->num_devices(), model.get()),
-                             model, hardware);
+  const spec::dialects::RunConfig config =
+      run_config_of(options, "run", asked_devices, model.get(), devices_of(machine).value_or(1));
+  OwnedRun owned = owned_run(config, model, machine_of(machine, config.world_size));
   // As plan prices its own: a command without a layout has the stages that Megatron makes.
   if (owned.run.is_of_megatron && owned.run.stages.empty() && owned.run.knobs.pp > 1 &&
       tuner::planner::splits_by_itself(owned.run)) {
@@ -119,7 +122,7 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
   }
   owned.run.load = options.ratio("imbalance", 1, 1000, 1);
   const Calibration calibration =
-      loaded.for_case(*hardware, routing_of_load(*owned.model, owned.run.load));
+      loaded.for_case(*owned.hardware, routing_of_load(*owned.model, owned.run.load));
   const RunEstimate estimate = estimate_run(owned.run, calibration, {});
   if (options.wants_json()) {
     json row = to_json(estimate);
@@ -219,7 +222,7 @@ CommandOptions estimate_options() {
   namespace po = boost::program_options;
   CommandOptions options(
       "estimate (SPEC [--set KNOB=VALUE ...] | --rows FILE | --run COMMAND --hardware HARDWARE "
-      "--gpus N [--model MODEL]) [--calibration FILE] [--format text|json]",
+      "[--gpus N] [--model MODEL]) [--calibration FILE] [--format text|json]",
       kEstimateHelp);
   options.add_trial();
   const auto text = [&](const char* name, const char* value, const char* help) {
@@ -230,7 +233,8 @@ CommandOptions estimate_options() {
   text("dialect", "DIALECT", "whose words it has; default: told by its content");
   text("model", "MODEL", "a config.json or the name of a shipped model; default: the run's sizes");
   text("hardware", "HARDWARE", "a hardware file or the name of a shipped one");
-  text("gpus", "N", "devices");
+  text("gpus", "N",
+       "devices; default: the ranks that the run says, else those of the file, else 1");
   text("imbalance", "X", "rows of the busiest rank's experts over their share, default 1");
   options.add()("rows", po::value<std::string>()->value_name("FILE"),
                 "runs to price, a JSON array; - for standard input");

@@ -115,7 +115,8 @@ CommandOptions plan_options() {
   text("model", "MODEL", "a Hugging Face config.json, the name of a shipped model, or -");
   text("hardware", "HARDWARE", "a hardware file or the name of a shipped one, such as h100-80g");
   text("gpus", "N",
-       "devices; default: those of a file with several nodes, else as few as it fits on");
+       "devices; default: the ranks of the run of today, else those of a file with several nodes, "
+       "else as few as it fits on");
   text("seq", "N", "tokens of a sequence, default 4096");
   text("gbs", "N",
        "sequences of a step, default about four million tokens; without it others are priced, too");
@@ -327,7 +328,22 @@ int run_plan_command(const CommandOptions& options) {
   }
   // A file of several nodes is a cluster; one of a node is a kind of machine.
   const std::optional<int64_t> own_devices = devices_of(machine);
-  const int64_t num_devices = options.integer("gpus", 1, own_devices.value_or(1));
+  const int64_t asked_devices = options.integer("gpus", 1, 0);
+  std::optional<spec::dialects::RunConfig> today_config;
+  if (options.has("against")) {
+    // Its own check of the number comes before the text is read.
+    if (asked_devices > 0) static_cast<void>(machine_of(machine, asked_devices));
+    today_config =
+        run_config_of(options, "against", asked_devices, model.get(), own_devices.value_or(0));
+    if (today_config->world_size == 0) {
+      throw base::UsageError(
+          "--against needs --gpus, as the run does not say how many ranks it has");
+    }
+  }
+  const bool has_devices = asked_devices > 0 || today_config || own_devices;
+  const int64_t num_devices = today_config        ? today_config->world_size
+                              : asked_devices > 0 ? asked_devices
+                                                  : own_devices.value_or(1);
   question.global_batch_size =
       options.integer("gbs", 1, usual_batch(question.seq_length, num_devices));
   if (question.global_batch_size > kMostTokens) {
@@ -389,14 +405,12 @@ int run_plan_command(const CommandOptions& options) {
     if (dialect) without_words = keep_to_words_of(*dialect, fixed, question);
   };
   std::shared_ptr<const spec::HardwareSpec> hardware;
-  std::optional<spec::dialects::RunConfig> today_config;
   std::optional<OwnedRun> theirs;
   PlanResult result;
-  if (options.has("gpus") || own_devices) {
+  if (has_devices) {
     hardware = machine_of(machine, num_devices);
     question.hardware = hardware.get();
-    if (options.has("against")) {
-      today_config = run_config_of(options, "against", hardware->num_devices(), model.get());
+    if (today_config) {
       const spec::dialects::RunConfig& config = *today_config;
       theirs = owned_run(config, model, hardware);
       // Both sides train the same.
@@ -423,7 +437,6 @@ int run_plan_command(const CommandOptions& options) {
       std::ranges::copy(theirs->assumed, std::back_inserter(result.assumptions));
     }
   } else {
-    if (options.has("against")) throw base::UsageError("--against needs --gpus");
     settle(false);
     constexpr int64_t kMostDevices = 4096;
     for (int64_t devices = 1; devices <= kMostDevices; devices *= 2) {

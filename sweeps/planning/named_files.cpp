@@ -93,6 +93,24 @@ void check_agrees(const dialects::RunConfig& config, const spec::ModelSpec& mode
   }
 }
 
+/// No model with experts that is known has biases on all of its products. Megatron adds them
+/// unasked.
+void refuse_biases(const dialects::RunConfig& config) {
+  const auto is = [&](const char* key, const nlohmann::json& value) {
+    const auto found = config.model.find(key);
+    return found != config.model.end() && *found == value;
+  };
+  if (!is("model_type", "megatron_gpt_moe") || !is("use_bias", true)) return;
+  const dialects::Row& row = dialects::row_of("add_bias_linear");
+  const dialects::SettingChange without = {
+      dialects::key_of(row, config.dialect), std::nullopt,
+      dialects::is_inverted(row, config.dialect) ? "true" : "false"};
+  throw base::UsageError(
+      fmt::format("the run's experts and all of its other products have biases, which are not "
+                  "priced: add '{}', or name the model with --model",
+                  dialects::text_of(without, config.dialect)));
+}
+
 /// Layers of multi-token prediction that a run asks for, also by the stages that it writes.
 int64_t mtp_depth_of(const dialects::RunConfig& config, const tuner::planner::Stages& stages) {
   if (config.mtp_depth) return *config.mtp_depth;
@@ -139,8 +157,29 @@ dialects::Dialect dialect_named(const CommandOptions& options, const char* optio
       fmt::format("--{} is '{}', expected {}", option, name.substr(0, 40), dialect_names()));
 }
 
+namespace {
+
+/// Where the text does not say its ranks, `otherwise` (0: nobody does).
+dialects::RunConfig imported(const std::string& text, dialects::Dialect dialect,
+                             dialects::ImportOptions& how, int64_t otherwise) {
+  dialects::RunConfig config = dialects::import_run(text, dialect, how);
+  if (config.world_size > 0 || otherwise == 0) return config;
+  const spec::PlanKnobs& k = config.knobs;
+  const int64_t least = std::max(k.replica_ranks(), int64_t{k.etp} * k.ep * k.pp);
+  if (least > otherwise) {
+    throw base::UsageError(
+        fmt::format("{}: does not say how many ranks it has, and needs {} at least: --gpus tells",
+                    how.source, least));
+  }
+  how.world_size = otherwise;
+  return dialects::import_run(text, dialect, how);
+}
+
+}  // namespace
+
 dialects::RunConfig run_config_of(const CommandOptions& options, const char* option,
-                                  int64_t world_size, const spec::ModelSpec* model) {
+                                  int64_t world_size, const spec::ModelSpec* model,
+                                  int64_t otherwise) {
   std::string text = options.text(option);
   dialects::ImportOptions how;
   how.world_size = world_size;
@@ -157,7 +196,7 @@ dialects::RunConfig run_config_of(const CommandOptions& options, const char* opt
     throw base::UsageError(fmt::format("'{}' is neither a file nor a command of a run", text));
   }
   if (options.has("dialect")) {
-    return dialects::import_run(text, dialect_named(options, "dialect"), how);
+    return imported(text, dialect_named(options, "dialect"), how, otherwise);
   }
   const auto dialect = dialects::detect_dialect(text);
   if (!dialect) {
@@ -166,7 +205,7 @@ dialects::RunConfig run_config_of(const CommandOptions& options, const char* opt
                     "torchtitan or Primus; --dialect says whose it is",
                     how.source));
   }
-  return dialects::import_run(text, *dialect, how);
+  return imported(text, *dialect, how, otherwise);
 }
 
 void add_settings(const dialects::UnpricedSettings& settings, nlohmann::json& document) {
@@ -195,6 +234,7 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
     if (config.model.empty()) {
       throw base::UsageError("the run does not say its model's sizes: name it with --model");
     }
+    refuse_biases(config);
     model = std::make_shared<const spec::ModelSpec>(
         spec::model_from_json(config.model, spec::Source("the run's model")));
   } else {

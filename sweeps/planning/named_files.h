@@ -29,9 +29,11 @@ spec::dialects::Dialect dialect_named(const CommandOptions& options, const char*
 
 /// Reads a run in another framework's settings. The option holds a path, else the text itself; - is
 /// standard input. The dialect is recognized by the content, or given by --dialect. `model` is that
-/// of --model, or null: stages that a text counts in layers follow from it.
+/// of --model, or null: stages that a text counts in layers follow from it. Ranks are `world_size`,
+/// or, where that is 0, those that the text says; where it says none, `otherwise`, which may be 0.
 spec::dialects::RunConfig run_config_of(const CommandOptions& options, const char* option,
-                                        int64_t world_size, const spec::ModelSpec* model);
+                                        int64_t world_size, const spec::ModelSpec* model,
+                                        int64_t otherwise = 0);
 
 /// A run together with the model and machine to which it refers.
 struct OwnedRun {

@@ -450,6 +450,62 @@ BOOST_FIXTURE_TEST_CASE(torchtitan_is_not_held_to_rounds_of_stages, Cli) {
   }
 }
 
+/// With all sizes of Qwen3 30B, on 8 x 2 ranks.
+constexpr const char* kWholeCommand =
+    "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 48 --hidden-size 2048 "
+    "--ffn-hidden-size 6144 --num-attention-heads 32 --group-query-attention --num-query-groups 4 "
+    "--kv-channels 128 --num-experts 128 --moe-ffn-hidden-size 768 --moe-router-topk 8 --swiglu "
+    "--vocab-size 151936 --normalization RMSNorm --bf16 --seq-length 4096 --micro-batch-size 1 "
+    "--global-batch-size 256 --moe-grouped-gemm --use-distributed-optimizer "
+    "--expert-model-parallel-size 16 --untie-embeddings-and-output-weights "
+    "--position-embedding-type rope --moe-token-dispatcher-type alltoall";
+
+BOOST_FIXTURE_TEST_CASE(biases_beside_experts_are_refused_by_their_flag, Cli) {
+  check_refused({"estimate", "--run", kWholeCommand, "--hardware", "h100-80g"}, 2,
+                {"experts", "add '--disable-bias-linear'", "--model"});
+  const Answer answer =
+      run({"estimate", "--run", std::string(kWholeCommand) + " --disable-bias-linear", "--hardware",
+           "h100-80g"});
+  BOOST_TEST(answer.code == 0, answer.err);
+}
+
+// Without --gpus a run has the ranks that it says.
+BOOST_FIXTURE_TEST_CASE(a_run_has_its_own_ranks, Cli) {
+  const std::string command = std::string(kWholeCommand) + " --disable-bias-linear";
+  const auto row_of = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"estimate", "--run",    command, "--hardware",
+                                      "h100-80g", "--format", "json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Answer answer = run(words);
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    return json::parse(answer.out)["rows"][0];
+  };
+  const json row = row_of({});
+  BOOST_TEST(row["knobs"]["dp"] == 16);
+  BOOST_TEST(row == row_of({"--gpus", "16"}));
+  const std::vector<std::string> plan = {
+      "plan",  "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--top", "1",
+      "--fix", "tp=1",    "--fix",         "pp=1",       "--format", "json",  "--against"};
+  const auto with = [&](const char* run_of_today) {
+    std::vector<std::string> words = plan;
+    words.emplace_back(run_of_today);
+    return words;
+  };
+  const Answer answer = run(with(command.c_str()));
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  BOOST_TEST(document["against"]["knobs"]["dp"] == 16);
+  const json& first = document["plans"][0]["knobs"];
+  BOOST_TEST(first["dp"].get<int>() * first["cp"].get<int>() == 16);
+  // Where it says none.
+  constexpr const char* kWithoutRanks =
+      "pretrain_gpt.py --bf16 --expert-model-parallel-size 16 --micro-batch-size 1";
+  check_refused(
+      {"estimate", "--run", kWithoutRanks, "--model", "qwen3-30b-a3b", "--hardware", "h100-80g"}, 2,
+      {"does not say how many ranks it has, and needs 16 at least: --gpus tells"});
+  check_refused(with(kWithoutRanks), 2, {"--against needs --gpus"});
+}
+
 // Other commands do without these: they run on the machine.
 BOOST_FIXTURE_TEST_CASE(a_machine_without_figures_is_refused, Cli) {
   const std::string file = folder.file("machine.json");

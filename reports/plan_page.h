@@ -38,6 +38,7 @@ struct PlanRow {
   PlanFigure peak_bytes;    ///< allocated, on the worst rank
   int64_t replicas = 1;
   double load_that_fits = 0;  ///< of the busiest rank's experts over their share; 0: no experts
+  std::string load_text;      ///< the same for people: "1.37", "16 and more"
   std::string wall;
   std::string grade;
   std::string why_slower;

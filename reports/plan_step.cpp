@@ -75,9 +75,9 @@ std::string plan_memory(const PlanPage& page) {
   std::string lead;
   if (page.has_experts && !page.rows.empty()) {
     lead = fmt::format(
-        "<p class=\"reason\">It fits up to an imbalance of <strong>{:.2f}</strong>: so many times "
+        "<p class=\"reason\">It fits up to an imbalance of <strong>{}</strong>: so many times "
         "their share of the rows may the busiest rank's experts receive.</p>\n",
-        page.rows.front().load_that_fits);
+        escape(page.rows.front().load_text));
   }
   return lead +
          figure("memory",

@@ -127,8 +127,7 @@ std::string plan_verdict(const PlanPage& page) {
            fmt::format("{} of what can be allocated<span class=\"meter\"><span "
                        "style=\"width:{:.0f}%\"></span></span>",
                        base::format_ratio(share), std::min(100.0, 100 * share))) +
-      card("fits up to a load of",
-           page.has_experts ? fmt::format("{:.2f}", first.load_that_fits) : "–",
+      card("fits up to a load of", page.has_experts ? escape(first.load_text) : "–",
            page.has_experts ? "rows of the busiest rank's experts over their share"
                             : "the model has no experts") +
       card("binding wall", wall_badge(first.wall), "what holds it back") + "</dl>\n";
@@ -158,7 +157,7 @@ std::string plan_table(const PlanPage& page) {
             figure_cell(row.tokens_per_s, whole) +
             number_cell(row.peak_bytes.value, rounded_bytes(row.peak_bytes.value)) +
             number_cell(page.has_experts ? std::optional(row.load_that_fits) : std::nullopt,
-                        fmt::format("{:.2f}", row.load_that_fits)) +
+                        escape(row.load_text)) +
             number_cell(static_cast<double>(row.replicas), fmt::format("{}", row.replicas));
     html += fmt::format("<td>{}</td><td>{}</td><td>{}</td></tr>\n", wall_badge(row.wall),
                         escape_or_dash(row.why_slower), escape(row.grade));

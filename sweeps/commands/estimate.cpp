@@ -101,6 +101,15 @@ void print_rows(const json& document) {
   }
 }
 
+/// What a run with experts bears behind its verdict.
+std::string load_words(const RunEstimate& estimate) {
+  if (estimate.load_that_fits > 0) {
+    return "; fits up to an imbalance of " + load_text(estimate.load_that_fits);
+  }
+  // One that was measured ran, whatever is predicted.
+  return estimate.verdict == Verdict::fits ? "" : "; does not fit even with balanced routing";
+}
+
 int estimate_one(const CommandOptions& options, const Calibration& loaded) {
   const std::string machine = options.required("hardware", "a hardware file or name");
   const int64_t asked_devices = options.integer("gpus", 1, 0);
@@ -145,9 +154,7 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
       base::format_bytes(std::llround(estimate.allocated_bytes.value)),
       base::format_bytes(std::llround(estimate.allocated_bytes.low)),
       base::format_bytes(std::llround(estimate.allocated_bytes.high)), name_of(estimate.verdict),
-      owned.model->num_experts > 0
-          ? fmt::format("; fits up to an imbalance of {:.2f}", estimate.load_that_fits)
-          : std::string(),
+      owned.model->num_experts > 0 ? load_words(estimate) : std::string(),
       base::name_of(tuner::planner::wall_of(estimate.step)));
   std::cout << fmt::format("rates: {}\n",
                            rates_text(calibration, *owned.hardware, owned.run.knobs.precision,

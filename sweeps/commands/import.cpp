@@ -49,9 +49,11 @@ CommandOptions import_options() {
 
 int run_import_command(const CommandOptions& options) {
   const dialects::RunConfig run = read_run(options);
+  json not_priced = json::array();
   json unknown = json::array();
   for (const dialects::UnknownSetting& setting : run.unknown) {
-    unknown.push_back({{"key", setting.key}, {"value", setting.value}});
+    const bool is_known = dialects::is_known_choice(setting, run.dialect);
+    (is_known ? not_priced : unknown).push_back({{"key", setting.key}, {"value", setting.value}});
   }
   for (const auto& row : spec::NameTable<dialects::Dialect>::kRows) {
     if (row.value != run.dialect) continue;
@@ -65,6 +67,7 @@ int run_import_command(const CommandOptions& options) {
                        {"world_size", run.world_size},
                        {"pipeline_layout", run.pipeline_layout},
                        {"environment", run.environment},
+                       {"not_priced", not_priced},
                        {"unknown", unknown},
                        {"notes", run.notes}})
                      .dump(2, ' ', false, json::error_handler_t::replace)

@@ -51,15 +51,19 @@ std::vector<Fixed> fixed_knobs(const CommandOptions& options, spec::PlanKnobs& b
   std::vector<Fixed> fixed;
   for (const std::string& word : options.texts("fix")) {
     const size_t equals = word.find('=');
-    const spec::PlanKnobRow* row =
-        equals == std::string::npos ? nullptr : spec::find_plan_knob(word.substr(0, equals));
+    const std::string name = word.substr(0, equals);
+    const spec::PlanKnobRow* row = spec::find_plan_knob(name);
     if (row == nullptr) {
       std::vector<std::string> names;
       for (const spec::PlanKnobRow& known : spec::plan_knob_table()) names.emplace_back(known.name);
-      const std::string nearest = spec::nearest_name(word.substr(0, equals), names);
+      const std::string nearest = spec::nearest_name(name, names);
       throw base::UsageError(fmt::format(
-          "--fix is '{}', expected KNOB=VALUE{}", word.substr(0, 80),
-          nearest.empty() ? std::string() : fmt::format("; did you mean '{}'?", nearest)));
+          "--fix names '{}', which is no knob of plans{}; moetune knobs --plans lists them",
+          name.substr(0, 80),
+          nearest.empty() ? std::string() : fmt::format(": did you mean '{}'?", nearest)));
+    }
+    if (equals == std::string::npos) {
+      throw base::UsageError(fmt::format("--fix is '{0}', expected {0}=VALUE", name));
     }
     if (std::ranges::any_of(fixed, [&](const Fixed& one) { return one.row == row; })) {
       throw base::UsageError(fmt::format("--fix names '{}' twice, expected one value", row->name));

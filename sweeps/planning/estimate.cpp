@@ -81,10 +81,9 @@ double load_that_fits(const planner::PlanRun& run, double capacity) {
     return planner::device_bytes(planner::predict_memory(other).peak_bytes()) <= capacity;
   };
   if (!fits(1)) return 0;
-  constexpr double kMost = 16;
-  if (run.model->num_experts == 0 || fits(kMost)) return kMost;
+  if (run.model->num_experts == 0 || fits(kMostLoad)) return kMostLoad;
   double low = 1;
-  double high = kMost;
+  double high = kMostLoad;
   while (high - low > 0.01) {
     const double middle = (low + high) / 2;
     (fits(middle) ? low : high) = middle;
@@ -185,6 +184,11 @@ Verdict verdict_of(double peak_bytes, double leanest_bytes, double capacity_byte
     return Verdict::fits;
   }
   return leanest_bytes * kMemoryLeast > capacity_bytes ? Verdict::oom : Verdict::tight;
+}
+
+std::string load_text(double load) {
+  if (load <= 0) return "-";
+  return load < kMostLoad ? fmt::format("{:.2f}", load) : fmt::format("{:.0f} and more", kMostLoad);
 }
 
 std::string margin_text(const RunEstimate& estimate) {

@@ -21,6 +21,11 @@ struct Interval {
   double high = 0;
 };
 
+/// Loads of the busiest rank's experts are looked at up to this one.
+inline constexpr double kMostLoad = 16;
+/// Of RunEstimate::load_that_fits, for people: "1.37", "16 and more"; "-" of 0.
+std::string load_text(double load);
+
 enum class Verdict : unsigned char { fits, tight, oom };
 const char* name_of(Verdict verdict);
 
@@ -37,7 +42,8 @@ struct RunEstimate {
   double predicted_tokens_per_s = 0;  ///< also where the above was measured
   std::string grade;                  ///< analytic, calibrated, measured
   std::optional<int64_t> num_runs;    ///< num_runs_behind; of torchtitan 0
-  double load_that_fits = 0;          ///< largest load of the busiest rank that fits; 0: none does
+  /// Largest load of the busiest rank that fits, up to kMostLoad; 0: none does.
+  double load_that_fits = 0;
   /// What "fits" keeps of a device beside the worst rank's peak: fragments, CUDA's context and
   /// communicators.
   double margin_bytes = 0;

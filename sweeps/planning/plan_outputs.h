@@ -30,7 +30,8 @@ inline constexpr OutputKey kEstimateOfRun[] = {
     {"left_bytes", "integer", "bytes",
      "Of the device behind peak and margin; negative: it lacks as many."},
     {"load_that_fits", "number", "ratio",
-     "Rows of the busiest rank's experts over their share up to which it fits; 0: not at all."},
+     "Rows of the busiest rank's experts over their share up to which it fits; 0: not at all; 16: "
+     "no more are looked at."},
     {"step_time_ns", "integer", "ns", "Time of a step."},
     {"step_time_ns_low", "integer", "ns", "Lower end of its interval of about 80 %."},
     {"step_time_ns_high", "integer", "ns", "Upper end."},
@@ -180,6 +181,8 @@ inline constexpr OutputKey kImportKeys[] = {
     {"world_size", "integer", "", "Ranks, by the text or by --gpus."},
     {"pipeline_layout", "text", "", "Stages written by hand, as in Megatron-LM; empty: none."},
     {"environment.*", "text", "", "Variables that change speed or memory."},
+    {"not_priced[].key", "text", "", "A setting that is known and moves no figure."},
+    {"not_priced[].value", "text", "", "Its value."},
     {"unknown[].key", "text", "", "A setting that stands in no table."},
     {"unknown[].value", "text", "", "Its value."},
     {"notes[]", "list of texts", "", "What was understood only in part."},

@@ -48,6 +48,7 @@ void fill_rows(const PlanResult& result, PlanPage& page) {
     row.peak_bytes = figure_of(estimate.allocated_bytes);
     row.replicas = run.knobs.dp;
     row.load_that_fits = estimate.load_that_fits;
+    row.load_text = load_text(estimate.load_that_fits);
     row.wall = base::name_of(planner::wall_of(estimate.step));
     row.grade = estimate.grade;
     if (i == 0) continue;

@@ -230,7 +230,7 @@ std::string plans_text(const PlanResult& r, std::optional<size_t> width) {
                fmt::format("{:.0f}, {:.0f}", estimate.tflops.low, estimate.tflops.high),
                fmt::format("{:.0f}", estimate.tokens_per_s.value),
                base::format_bytes(std::llround(estimate.allocated_bytes.value)),
-               has_experts ? fmt::format("{:.2f}", estimate.load_that_fits) : std::string("-"),
+               has_experts ? load_text(estimate.load_that_fits) : std::string("-"),
                std::string(base::name_of(planner::wall_of(estimate.step))),
                layout_text(r.answer.best[i].knobs),
                choices_text(run_with(r.question, r.answer.best[i]))});

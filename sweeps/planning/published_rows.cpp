@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -33,17 +34,40 @@ using spec::StateType;
 /// What a row leaves open or says in words that are not known, and how it is priced.
 using Assumed = std::vector<std::string>;
 
-/// Of a date such as "2026-08-22" or "2026-08": months after 2026-06. A year alone is its middle.
-double months_of(const std::string& date) {
+struct StatedDate {
+  double months = 0;       ///< after 2026-06; of a year alone its middle
+  bool has_month = false;  ///< one of the twelve
+  bool is_known = true;    ///< it is a date, or not stated
+};
+/// Of a text such as "2026-08-22", "2026-08" or "2026".
+StatedDate date_of(const std::string& text) {
+  if (text.empty()) return {};
+  const auto number = [&](size_t from, size_t count, int& value) {
+    if (text.size() < from + count) return false;
+    const char* end = text.data() + from + count;
+    const auto read = std::from_chars(text.data() + from, end, value);
+    return read.ec == std::errc() && read.ptr == end && (from == 0 || text[from - 1] == '-');
+  };
+  StatedDate date;
   int year = 0;
   int month = 0;
-  const auto number = [&](size_t from, size_t count, int& value) {
-    if (date.size() < from + count) return false;
-    return std::from_chars(date.data() + from, date.data() + from + count, value).ec == std::errc();
-  };
-  if (!number(0, 4, year) || year < 2015 || year > 2100) return 0;
-  if (!number(5, 2, month) || month < 1 || month > 12) month = 6;
-  return 12.0 * (year - 2026) + month - 6;
+  int day = 1;
+  date.is_known = text.size() == 4 || text.size() == 7 || text.size() == 10;
+  if (!number(0, 4, year) || year < 2015 || year > 2100) {
+    date.is_known = false;
+    return date;
+  }
+  date.has_month = number(5, 2, month) && month >= 1 && month <= 12;
+  if (text.size() > 4 && !date.has_month) date.is_known = false;
+  if (!date.has_month) month = 6;
+  if (text.size() > 7 && !number(8, 2, day)) date.is_known = false;
+  namespace chrono = std::chrono;
+  const chrono::year_month_day whole(chrono::year(year),
+                                     chrono::month(static_cast<unsigned>(month)),
+                                     chrono::day(static_cast<unsigned>(day)));
+  if (day < 1 || !whole.ok()) date.is_known = false;
+  date.months = 12.0 * (year - 2026) + month - 6;
+  return date;
 }
 
 /// The meaning of a text, or `otherwise`, which is then told. No text is `otherwise` by itself.
@@ -423,9 +447,9 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     result.run.hardware = result.hardware.get();
     result.run.seq_length = row.integer("seq_length", 0, 0);
     if (result.run.seq_length < 1) throw base::UsageError("does not state seq_length");
-    const std::string date = row.object("software").text("date");
-    result.months = months_of(date);
-    result.is_month_stated = date.size() > std::string_view("2026").size();
+    const StatedDate date = date_of(row.object("software").text("date"));
+    result.months = date.months;
+    result.is_month_stated = date.has_month;
     result.routing = row.text("routing", "unknown");
     read_knobs(row, result);
     read_stages(row, result.run);
@@ -436,7 +460,7 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     read_accounting(row, result);
     read_load(row, result);
     check_run_of_row(row, result);
-    tell_date(row, result);
+    tell_date(row, date.is_known, result);
     complete_throughput(row, result);
     result.leaner = leaner_runs(row, result.run, is_assumed(row, "optimizer"));
     result.group = fmt::format("{}|{}|{}|{}|{}", model.dump(), result.hardware_name,

@@ -69,7 +69,12 @@ spec::NamedSet<E> all_but(std::initializer_list<E> left_out) {
 
 }  // namespace
 
-void tell_date(const RowReader& row, PublishedRow& result) {
+void tell_date(const RowReader& row, bool is_known, PublishedRow& result) {
+  if (!is_known) {
+    result.assumed.push_back(fmt::format("software.date {} as {}: it is no date",
+                                         base::shortened(row.object("software").text("date"), 20),
+                                         month_text(result.months)));
+  }
   const double month = tuner::planner::fitted_month(result.months);
   if (month == result.months) return;
   result.assumed.push_back(fmt::format("software.date {} as {}: no run behind the rates is {}",

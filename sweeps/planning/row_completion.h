@@ -9,8 +9,9 @@
 
 namespace moetune::sweeps {
 
-/// Tells in `assumed` where the software's date is outside of the span of the rates.
-void tell_date(const RowReader& row, PublishedRow& result);
+/// Tells in `assumed` where the software's date is none (not `is_known`), or is outside of the span
+/// of the rates.
+void tell_date(const RowReader& row, bool is_known, PublishedRow& result);
 
 /// Tokens/s of a device where the row does not state them: by the step's time and the batch, else
 /// by TFLOP/s and the way in which the source counts FLOPs. Not where batch or count are not known.

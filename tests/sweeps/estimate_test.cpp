@@ -469,6 +469,33 @@ BOOST_FIXTURE_TEST_CASE(biases_beside_experts_are_refused_by_their_flag, Cli) {
   BOOST_TEST(answer.code == 0, answer.err);
 }
 
+BOOST_AUTO_TEST_CASE(loads_are_told_as_far_as_they_are_looked_at) {
+  BOOST_TEST(load_text(0) == "-");
+  BOOST_TEST(load_text(1.374) == "1.37");
+  BOOST_TEST(load_text(kMostLoad) == "16 and more");
+}
+
+BOOST_FIXTURE_TEST_CASE(what_never_fits_has_no_imbalance, Cli) {
+  const auto text_of = [&](const char* gpus, const char* more) {
+    const Answer answer =
+        run({"estimate", "--run",
+             std::string("pretrain_gpt.py --bf16 --micro-batch-size 1 --use-distributed-optimizer "
+                         "--seq-length 4096 ") +
+                 more,
+             "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", gpus});
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    return answer.out;
+  };
+  const std::string never = text_of("1", "");
+  BOOST_TEST(never.find("oom; does not fit even with balanced routing; wall") != std::string::npos,
+             never);
+  const std::string always = text_of("64",
+                                     "--expert-model-parallel-size 8 --recompute-granularity full "
+                                     "--recompute-method uniform --recompute-num-layers 1");
+  BOOST_TEST(always.find("fits; fits up to an imbalance of 16 and more; wall") != std::string::npos,
+             always);
+}
+
 // Without --gpus a run has the ranks that it says.
 BOOST_FIXTURE_TEST_CASE(a_run_has_its_own_ranks, Cli) {
   const std::string command = std::string(kWholeCommand) + " --disable-bias-linear";

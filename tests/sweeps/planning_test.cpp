@@ -451,13 +451,16 @@ BOOST_FIXTURE_TEST_CASE(runs_are_translated, Cli) {
 // What it says of a run is what docs/formats.md says of it: with all that it has lists of, and
 // none.
 BOOST_FIXTURE_TEST_CASE(import_prints_documented_keys, Cli) {
-  const Answer answer = run({"import",
-                             std::string("CUDA_DEVICE_MAX_CONNECTIONS=1 ") + kCommand +
-                                 " --num-layers 4 --hidden-size 64 --num-attention-heads 4",
-                             "--gpus", "16"});
+  const Answer answer =
+      run({"import",
+           std::string("CUDA_DEVICE_MAX_CONNECTIONS=1 ") + kCommand +
+               " --num-layers 4 --hidden-size 64 --num-attention-heads 4 --manual-gc",
+           "--gpus", "16"});
   BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
   const json document = json::parse(answer.out);
+  BOOST_TEST(document["unknown"].size() == 1);
   BOOST_TEST(document["unknown"][0]["key"] == "--lr");
+  BOOST_TEST(document["not_priced"][0]["key"] == "--manual-gc");
   BOOST_TEST(document["environment"]["CUDA_DEVICE_MAX_CONNECTIONS"] == "1");
   BOOST_TEST(document["model"]["num_hidden_layers"] == 4);
   tests::check_documented("import", answer.out);

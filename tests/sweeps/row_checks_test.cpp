@@ -221,6 +221,33 @@ BOOST_AUTO_TEST_CASE(a_date_beyond_the_fitted_ones_is_told) {
   BOOST_TEST(!tells(3, "software.date"));
 }
 
+// What is no date counts as far as it is one.
+BOOST_AUTO_TEST_CASE(what_is_no_date_is_told) {
+  struct Date {
+    const char* text;
+    const char* taken;  ///< null: it is a date
+  };
+  for (const Date& row : {Date{"2026-13-45", "2026-06"},
+                          {"2026-02-30", "2026-02"},
+                          {"2026-08-00", "2026-08"},
+                          {"2026-8", "2026-06"},
+                          {"soon", "2026-06"},
+                          {"2026-08-31", nullptr},
+                          {"2026-08", nullptr},
+                          {"2026", nullptr}}) {
+    json document = small_row();
+    document["software"]["date"] = row.text;
+    const std::string assumed = assumed_text(read(document));
+    BOOST_TEST_CONTEXT(row.text << ": " << assumed) {
+      BOOST_TEST((assumed.find("it is no date") != std::string::npos) == (row.taken != nullptr));
+      if (row.taken == nullptr) continue;
+      const std::string told =
+          std::string("software.date ") + row.text + " as " + row.taken + ": it is no date";
+      BOOST_TEST(assumed.find(told) != std::string::npos);
+    }
+  }
+}
+
 // 1024 sequences of 4096 tokens on 16 devices in 8 s are 32768 tokens/s each.
 BOOST_AUTO_TEST_CASE(throughput_follows_from_other_figures) {
   json row = small_row();

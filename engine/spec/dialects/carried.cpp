@@ -87,12 +87,15 @@ std::string shown_key(std::string_view key) {
   return std::string(key);
 }
 
+bool is_known_choice(const UnknownSetting& setting, Dialect dialect) {
+  return find_carried(setting.key, dialect) != nullptr || find_row(setting.key, dialect) != nullptr;
+}
+
 UnpricedSettings unpriced_settings(const RunConfig& run) {
   UnpricedSettings settings;
   for (const UnknownSetting& setting : run.unknown) {
     if (says_nothing(setting)) continue;
-    const bool is_choice = find_carried(setting.key, run.dialect) != nullptr ||
-                           find_row(setting.key, run.dialect) != nullptr;
+    const bool is_choice = is_known_choice(setting, run.dialect);
     (is_choice ? settings.known : settings.unknown).push_back(shown_key(setting.key));
   }
   return settings;

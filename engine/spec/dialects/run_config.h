@@ -107,6 +107,8 @@ struct RunConfig {
   std::vector<std::string> notes;  ///< what was understood only in part, a sentence each
 };
 
+/// Whether a setting that no knob stands for stands in a table all the same: nothing prices it.
+bool is_known_choice(const UnknownSetting& setting, Dialect dialect);
 /// Settings of a run that no knob stands for, by their keys.
 struct UnpricedSettings {
   std::vector<std::string> known;    ///< choices that nothing here prices (concepts.h)

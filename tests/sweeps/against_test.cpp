@@ -253,6 +253,30 @@ BOOST_FIXTURE_TEST_CASE(a_change_that_does_not_fit_alone_is_behind, Cli) {
   BOOST_TEST(says(text.out, "Each change alone:\n"), text.out);
 }
 
+// A schedule that keeps all micro-batches is a difference like any other: the plan's has fewer.
+BOOST_FIXTURE_TEST_CASE(another_schedule_is_told, Cli) {
+  const std::string file = folder.file("run.toml");
+  tests::write_text(file,
+                    "[training]\nlocal_batch_size = 32\nseq_len = 8192\n[parallelism]\n"
+                    "data_parallel_shard_degree = 2\ntensor_parallel_degree = 8\n"
+                    "pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"GPipe\"\n"
+                    "[activation_checkpoint]\nmode = \"none\"\n");
+  const Answer answer =
+      run({"plan", "--model", "llama3-70b", "--hardware", "h100-80g", "--fix", "tp=8", "--fix",
+           "pp=4", "--top", "1", "--against", file, "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json theirs = json::parse(answer.out)["against"];
+  BOOST_TEST(theirs["verdict"] == "oom");
+  check_order(theirs);
+  const auto schedule = std::ranges::find_if(
+      theirs["changes"], [](const json& change) { return change["knob"] == "pipeline_schedule"; });
+  BOOST_TEST_REQUIRE((schedule != theirs["changes"].end()));
+  BOOST_TEST((*schedule)["from"] == "all forwards first");
+  BOOST_TEST((*schedule)["to"] == "1F1B");
+  BOOST_TEST((*schedule)["more_bytes"].get<double>() < 0);
+  BOOST_TEST((*schedule)["verdict"] == "fits");
+}
+
 BOOST_FIXTURE_TEST_CASE(what_a_command_forgot_is_proposed, Cli) {
   const Answer answer = run(
       {"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16", "--against",

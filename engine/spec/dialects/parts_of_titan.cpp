@@ -227,7 +227,7 @@ void read_schedule(Reading& in) {
     in.note(fmt::format("'{}' is '{}': taken as {}{}", in.key("pipeline_parallel_schedule"),
                         shown(schedule), usual_schedule(k),
                         is_one_of(kForwardsFirst, schedule)
-                            ? ", but that memory holds all micro-batches of a step"
+                            ? ", but memory holds all micro-batches of a step"
                             : ", with its time and memory"));
   }
   read_layers_per_stage(in, schedule, is_single);

@@ -145,8 +145,8 @@ BOOST_AUTO_TEST_CASE(schedules_of_torchtitan_are_kept) {
   for (const Schedule& row :
        {Schedule{"1F1B", 1, false, nullptr},
         {"Interleaved1F1B", 2, false, nullptr},
-        {"GPipe", 1, true, "'GPipe': taken as 1F1B, but that memory holds all micro-batches"},
-        {"LoopedBFS", 2, true, "'LoopedBFS': taken as Interleaved1F1B, but that memory"},
+        {"GPipe", 1, true, "'GPipe': taken as 1F1B, but memory holds all micro-batches"},
+        {"LoopedBFS", 2, true, "'LoopedBFS': taken as Interleaved1F1B, but memory"},
         {"ZBVZeroBubble", 2, false, "'ZBVZeroBubble': taken as Interleaved1F1B, with its time"},
         {"DualPipeV", 2, false, "'DualPipeV': taken as Interleaved1F1B, with its time"}}) {
     RunConfig run = import_run(fmt::format("[parallelism]\npipeline_parallel_degree = 4\n"

@@ -30,8 +30,9 @@ constexpr const char* kEstimateHelp =
     R"(Says how much memory runs need and how fast they are, on machines that need not be here.
 --rows FILE prices every row of a JSON array of runs, in the format of published results, and
 compares with what each says was measured. --run prices one run, in the words of Megatron-LM,
-Megatron-Bridge, torchtitan or Primus, on --gpus devices of --hardware, or as many as it says. SPEC prices a trial of
-moetune's own engine, with balanced routing: its memory is what the ledger will say.)";
+Megatron-Bridge, torchtitan or Primus, on --gpus devices of --hardware, or as many as it says. SPEC
+prices a trial of moetune's own engine, with balanced routing: its memory is what the ledger will
+say.)";
 
 std::string percent(const json& value) {
   return value.is_number() ? fmt::format("{:+.1f} %", 100 * value.get<double>()) : "";

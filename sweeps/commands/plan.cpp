@@ -434,7 +434,8 @@ int run_plan_command(const CommandOptions& options) {
     }
     settle(today_config && today_config->dialect == dialect);
     calibration = calibration.for_case(*hardware, routing_of_load(*model, question.load));
-    result = make_plan(question, calibration, theirs ? std::optional(theirs->run) : std::nullopt);
+    result = make_plan(question, calibration, theirs ? std::optional(theirs->run) : std::nullopt,
+                       today_config ? &*today_config : nullptr);
     if (theirs) {
       result.against->notes = theirs->notes;
       result.against->settings = theirs->settings;

@@ -16,9 +16,7 @@
 #include "kernels/base/parallel_for.h"
 #include "kernels/base/units.h"
 #include "tuner/planner/played_plan.h"
-#include "tuner/planner/priced_choices.h"
 #include "tuner/planner/rules.h"
-#include "tuner/planner/stages.h"
 
 namespace moetune::sweeps {
 
@@ -28,82 +26,6 @@ using planner::PlanRun;
 using spec::PlanKnobs;
 
 namespace {
-
-constexpr std::string_view kLayoutFlag = "pipeline_model_parallel_layout";
-constexpr std::string_view kBatch = "global_batch_size";
-constexpr std::string_view kLength = "seq_length";
-constexpr std::string_view kSchedule = "pipeline_schedule";
-
-double rate_of_tokens(const PlanRun& run, const Calibration& calibration) {
-  return planner::tokens_per_s_per_device(run,
-                                          planner::predict_step(run, calibration.rates).seconds);
-}
-
-/// The best in front, those that do not fit behind, then the illegal ones. Where the run itself
-/// does not fit and no change alone makes it, the least memory leads.
-void sort_changes(bool has_run_fit, std::vector<KnobGain>& changes) {
-  const auto fits = [](const KnobGain& change) { return change.verdict == Verdict::fits; };
-  const bool is_by_memory = !has_run_fit && std::ranges::none_of(changes, fits);
-  const auto place = [&](const KnobGain& change) {
-    if (!change.verdict) return std::pair{3, 0.0};
-    if (is_by_memory) return std::pair{2, *change.bytes};
-    if (!fits(change)) return std::pair{2, change.gain ? -*change.gain : 1.0};
-    return change.gain ? std::pair{0, -*change.gain} : std::pair{1, 0.0};
-  };
-  std::ranges::stable_sort(changes, std::less{}, place);
-}
-
-/// Fills in what each change alone, on the way to `goal`, does to `run` on devices that may use so
-/// many bytes.
-void judge_changes(const PlanRun& run, const PlanRun& goal, double capacity_bytes,
-                   const Calibration& calibration, std::vector<KnobGain>& changes) {
-  const double speed = rate_of_tokens(run, calibration);
-  const double bytes = planner::predict_memory(run).peak_bytes();
-  for (KnobGain& change : changes) {
-    PlanRun changed = run;
-    if (change.knob == kLayoutFlag) {
-      changed.stages = goal.stages;
-      if (run.knobs.pp != goal.knobs.pp || run.knobs.vpp != goal.knobs.vpp) {
-        change.broken_rule = "layout_stages";
-        continue;
-      }
-    } else if (change.knob == kBatch) {
-      changed.global_batch_size = goal.global_batch_size;
-    } else if (change.knob == kLength) {
-      changed.seq_length = goal.seq_length;
-    } else if (change.knob == kSchedule) {
-      changed.holds_all_micro_batches = goal.holds_all_micro_batches;
-    } else {
-      spec::set_plan_knob(changed.knobs, *spec::find_plan_knob(change.knob), change.to);
-    }
-    // A schedule of one stage a rank is none of virtual stages, nor the other way round.
-    if ((changed.knobs.vpp == 1) != (run.knobs.vpp == 1)) {
-      changed.holds_all_micro_batches = goal.holds_all_micro_batches;
-    }
-    // A size takes its devices from the replicas.
-    spec::set_dp_for(run.hardware->num_devices(), changed.knobs);
-    // A written layout holds for its own number of stages only.
-    const bool is_laid_out = changed.knobs.pp == run.knobs.pp && changed.knobs.vpp == run.knobs.vpp;
-    if (!is_laid_out) changed.stages.clear();
-    const planner::PlanRule* broken = planner::broken_rule(changed);
-    if (broken != nullptr) {
-      change.broken_rule = broken->name;
-      continue;
-    }
-    if (!is_laid_out && changed.is_of_megatron) {
-      planner::WorkCache works;
-      changed.stages =
-          planner::choose_stages(changed, planner::stage_parts(changed, works, calibration.rates));
-    }
-    change.gain = rate_of_tokens(changed, calibration) / speed - 1;
-    const double peak = planner::predict_memory(changed).peak_bytes();
-    change.bytes = peak - bytes;
-    change.verdict = verdict_of(peak, peak, capacity_bytes);
-    change.is_priced = planner::has_price_in_time(change.knob);
-    if (!change.is_priced) change.gain.reset();
-  }
-  sort_changes(verdict_of(bytes, bytes, capacity_bytes) == Verdict::fits, changes);
-}
 
 /// The fastest plan known, of the best and of the space, for which `holds`.
 const planner::PlannedConfig* fastest_where(const planner::PlanAnswer& answer,
@@ -296,35 +218,6 @@ std::vector<WayOut> ways_out_of(const PlanQuestion& question, const planner::Pla
   return ways;
 }
 
-}  // namespace
-
-std::vector<KnobGain> differences(const PlanRun& from, const PlanRun& to) {
-  std::vector<KnobGain> changes;
-  const auto add = [&](std::string_view name, std::string before, std::string after) {
-    if (before == after) return;
-    changes.push_back({std::string(name), std::move(before), std::move(after), {}, {}, {}});
-  };
-  for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
-    // Replicas are what the other sizes leave.
-    if (row.name == "dp") continue;
-    add(row.name, get_plan_knob(from.knobs, row), get_plan_knob(to.knobs, row));
-  }
-  const auto written = [](const PlanRun& run) {
-    const std::string layout = planner::pipeline_layout_of(run);
-    return layout.empty() ? std::string("none") : layout;
-  };
-  const auto schedule = [](const PlanRun& run) {
-    return run.holds_all_micro_batches ? "all forwards first" : "1F1B";
-  };
-  add(kSchedule, schedule(from), schedule(to));
-  add(kLayoutFlag, written(from), written(to));
-  add(kBatch, std::to_string(from.global_batch_size), std::to_string(to.global_batch_size));
-  add(kLength, std::to_string(from.seq_length), std::to_string(to.seq_length));
-  return changes;
-}
-
-namespace {
-
 /// The wall that the played parts of a step speak for.
 base::Wall wall_of(const tuner::CostEstimate& estimate) {
   std::array<double, base::kNumWalls> shares{};
@@ -400,7 +293,8 @@ int64_t smallest_good_batch(const PlanResult& result) {
 }
 
 PlanResult make_plan(const PlanQuestion& question, const Calibration& calibration,
-                     const std::optional<PlanRun>& against) {
+                     const std::optional<PlanRun>& against,
+                     const spec::dialects::RunConfig* words) {
   PlanResult result;
   result.question = question;
   const auto start = std::chrono::steady_clock::now();
@@ -421,6 +315,7 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
   if (against) {
     Against theirs;
     theirs.run = *against;
+    theirs.run.load = question.load;
     // A command without a layout has the stages that its framework makes.
     if (against->stages.empty() && against->knobs.pp > 1 && planner::splits_by_itself(*against)) {
       theirs.run.stages = planner::unwritten_stages(*against);
@@ -433,7 +328,10 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
       theirs.changes = differences(theirs.run, ours);
       const double capacity =
           static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
-      judge_changes(theirs.run, ours, capacity, calibration, theirs.changes);
+      const ChangeEnds ends = {theirs.run, ours, capacity, calibration, words};
+      judge_changes(ends, theirs.changes);
+      theirs.path = change_path(ends, theirs.changes, theirs.estimate.predicted_tokens_per_s,
+                                result.estimates.front().predicted_tokens_per_s);
     }
     result.against = std::move(theirs);
   }

@@ -9,25 +9,12 @@
 
 #include "engine/spec/dialects/run_config.h"
 #include "kernels/base/step_parts.h"
+#include "sweeps/planning/change_path.h"
 #include "sweeps/planning/estimate.h"
 #include "tuner/cost_model.h"
 #include "tuner/planner/search.h"
 
 namespace moetune::sweeps {
-
-/// One difference between two configurations and its effect.
-struct KnobGain {
-  std::string knob;
-  std::string from;
-  std::string to;
-  /// Tokens a second after / before - 1, by this change alone; 0.1 is a tenth faster. Empty if the
-  /// change alone is illegal or has no price.
-  std::optional<double> gain;
-  std::optional<double> bytes;       ///< additional memory of the worst rank
-  std::string broken_rule{};         ///< the rule that the change alone breaks; empty: it is legal
-  bool is_priced = true;             ///< in time: false where neither formula nor figure is known
-  std::optional<Verdict> verdict{};  ///< of the run with this change alone; empty: it is illegal
-};
 
 /// The run of today, for --against.
 struct Against {
@@ -36,6 +23,7 @@ struct Against {
   /// Differences from it to the first plan: those behind which it fits first, the best in front.
   /// If it does not fit as it is and no change alone helps, that with the least memory in front.
   std::vector<KnobGain> changes;
+  std::vector<PathStep> path;      ///< the same step by step, see change_path
   double missing_bytes = 0;        ///< memory that a device lacks for it; negative: it fits
   std::vector<std::string> notes;  ///< parts of the command that were only partly understood
   spec::dialects::UnpricedSettings settings;
@@ -94,9 +82,11 @@ struct PlanResult {
 /// Throws base::Error if the engine cannot play one.
 void play_best(const Calibration& calibration, bool has_records, PlanResult& result);
 
-/// Searches and judges; `against` may be empty.
+/// Searches and judges; `against` may be empty. Its routing is that of the question. `words`: the
+/// same run as its framework has it, for what changes there; may be null.
 PlanResult make_plan(const tuner::planner::PlanQuestion& question, const Calibration& calibration,
-                     const std::optional<tuner::planner::PlanRun>& against);
+                     const std::optional<tuner::planner::PlanRun>& against,
+                     const spec::dialects::RunConfig* words = nullptr);
 
 /// For a question whose global batch nobody gave: prices the first plan's layout, and nothing else,
 /// with 1, 2, 4, 8 and 16 million tokens, rounded to what its replicas share evenly, and with the
@@ -106,11 +96,6 @@ void look_at_batches(const Calibration& calibration, PlanResult& result);
 /// none.
 int64_t smallest_good_batch(const PlanResult& result);
 
-/// The knobs that differ, as text, in the order of the table; then the stages set by hand, the
-/// batch and the length of its sequences.
-std::vector<KnobGain> differences(const tuner::planner::PlanRun& from,
-                                  const tuner::planner::PlanRun& to);
-
 /// "tp 2 cp 1 ..." and "recompute full, FSDP, ..., stages Et*3|...".
 std::string layout_text(const spec::PlanKnobs& knobs);
 std::string choices_text(const tuner::planner::PlanRun& run);
@@ -119,6 +104,10 @@ std::string why_slower(const tuner::planner::StepTime& best, const tuner::planne
 /// Tokens a second and GPU of the first plan over those of the run of today: steps may differ. Both
 /// are predicted, as what single changes buy is, also where a run was measured.
 double speed_ratio(const Against& theirs, const PlanResult& result);
+/// The changes of a step of Against::path: as the user's framework has them, else by their knobs.
+std::string step_change_text(const PathStep& step);
+/// "+4.9 %", or "not priced".
+std::string step_gain_text(const PathStep& step);
 /// What the order of the changes to the first plan follows, as a sentence.
 std::string_view order_text(const Against& theirs);
 /// Memory that a device lacks for a configuration with this peak; negative if it fits.

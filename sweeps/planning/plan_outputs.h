@@ -104,6 +104,10 @@ inline constexpr OutputKey kKnobGainKeys[] = {
      "false: neither a formula nor a published figure tells what it does to the step."},
     {"more_bytes", "integer or null", "bytes", "What it needs more."},
     {"broken_rule", "text or null", "", "Of a change that is illegal alone."},
+    {"broken_rule_text", "text or null", "", "What this rule says of it, as a sentence."},
+    {"flags[]", "list of texts", "",
+     "Of --against: what is said differently then, in the words of its framework; empty where it "
+     "has none for it."},
     {"verdict", "text or null", "",
      "fits, tight or oom, with this change alone; null: it is illegal alone."},
 };
@@ -295,6 +299,27 @@ inline constexpr OutputKey kPlanKeys[] = {
      "What differs from it in the first plan: the best in front, those that do not fit alone "
      "behind, "
      "then the illegal. Where it does not fit itself and no change alone helps, by memory."},
+    {"against.path[].changes[].knob", "text", "",
+     "The same changes step by step, each step on top of those before: of the changes that are "
+     "left the one that is legal, fits and buys most, or as few together as are needed for that. "
+     "What is changed."},
+    {"against.path[].changes[].from", "text", "", "Its value before."},
+    {"against.path[].changes[].to", "text", "", "Its value after."},
+    {"against.path[].flags[]", "list of texts", "",
+     "What is said differently with this step, in the words of the run of today."},
+    {"against.path[].speed_ratio", "number", "ratio",
+     "Tokens a second and GPU with the step over those before it. Their product is speed_ratio."},
+    {"against.path[].cumulative_speed_ratio", "number", "ratio",
+     "The same over those of the run of today."},
+    {"against.path[].tokens_per_s_per_gpu", "number", "tokens/s", "With the step, predicted."},
+    {"against.path[].is_priced", "true or false", "",
+     "false: of none of its changes a formula or a published figure tells what it does to the "
+     "step."},
+    {"against.path[].peak_allocated_bytes", "integer", "bytes",
+     "What the worst rank allocates with the step, graph pools included."},
+    {"against.path[].missing_bytes", "integer", "bytes",
+     "What a device then lacks; not above 0: it fits."},
+    {"against.path[].verdict", "text", "", "fits, tight or oom, with the step."},
     {"against.notes[]", "list of texts", "", "What of it was understood only in part."},
     {"against.not_priced_settings[]", "list of texts", "",
      "Choices that are known and from which no figure follows, the first 20."},

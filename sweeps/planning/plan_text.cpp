@@ -65,6 +65,22 @@ std::string why_slower(const planner::StepTime& best, const planner::StepTime& o
                      base::format_ns(std::llround(more * 1e9)));
 }
 
+std::string step_change_text(const PathStep& step) {
+  if (!step.flags.empty()) return fmt::format("{}", fmt::join(step.flags, " "));
+  std::vector<std::string> changes;
+  for (const KnobGain& change : step.changes) {
+    changes.push_back(fmt::format("{} {} -> {}", change.knob, change.from, change.to));
+  }
+  return fmt::format("{}", fmt::join(changes, ", "));
+}
+
+std::string step_gain_text(const PathStep& step) {
+  const double gain = step.speed_ratio - 1;
+  constexpr double kTold = 0.0005;
+  return step.is_priced || std::abs(gain) >= kTold ? fmt::format("{:+.1f} %", 100 * gain)
+                                                   : "not priced";
+}
+
 std::string_view order_text(const Against& theirs) {
   if (theirs.missing_bytes <= 0) return "Each change alone:";
   const bool has_remedy = std::ranges::any_of(
@@ -82,7 +98,25 @@ json change_json(const KnobGain& change) {
   entry["is_priced"] = change.is_priced;
   entry["verdict"] = change.verdict ? json(name_of(*change.verdict)) : json(nullptr);
   entry["broken_rule"] = change.broken_rule.empty() ? json(nullptr) : json(change.broken_rule);
+  entry["broken_rule_text"] = change.rule_text.empty() ? json(nullptr) : json(change.rule_text);
+  entry["flags"] = change.flags;
   return entry;
+}
+
+json step_json(const planner::PlanQuestion& question, const PathStep& step) {
+  json changes = json::array();
+  for (const KnobGain& change : step.changes) {
+    changes.push_back({{"knob", change.knob}, {"from", change.from}, {"to", change.to}});
+  }
+  return {{"changes", std::move(changes)},
+          {"flags", step.flags},
+          {"speed_ratio", step.speed_ratio},
+          {"cumulative_speed_ratio", step.cumulative_ratio},
+          {"tokens_per_s_per_gpu", step.tokens_per_s},
+          {"is_priced", step.is_priced},
+          {"peak_allocated_bytes", std::llround(step.peak_bytes)},
+          {"missing_bytes", std::llround(missing_bytes(question, step.peak_bytes))},
+          {"verdict", name_of(step.verdict)}};
 }
 
 json layout_json(const PlanResult& result, const planner::PlannedConfig& config) {
@@ -138,7 +172,9 @@ std::string_view unfit_text(std::optional<Verdict> verdict) {
 
 /// What a change does, as add_against and the list of what helps tell it.
 std::string gain_text(const KnobGain& change) {
-  if (!change.broken_rule.empty()) return fmt::format("not alone: {}", change.broken_rule);
+  if (!change.broken_rule.empty()) {
+    return fmt::format("not alone: {}: {}", change.broken_rule, change.rule_text);
+  }
   return fmt::format(
       "{}, {}{}{}",
       change.gain ? fmt::format("{:+.1f} % speed", 100 * *change.gain) : "speed not priced",
@@ -189,6 +225,33 @@ std::string speed_text(const Against& theirs, const PlanResult& result) {
   return text;
 }
 
+void add_change(const KnobGain& change, std::string& text) {
+  text +=
+      fmt::format("  {} {} -> {}: {}\n", change.knob, change.from, change.to, gain_text(change));
+  if (!change.flags.empty()) text += fmt::format("      {}\n", fmt::join(change.flags, " "));
+}
+
+/// The way to the first plan. Its lines are not cut: flags are there to be copied.
+void add_path(const std::vector<PathStep>& path, std::string& text) {
+  if (path.empty()) return;
+  text += "step by step, each with all steps before it; the first are what to change next:\n";
+  using Align = TextTable::Align;
+  TextTable table({{"step", Align::right},
+                   {"speed", Align::right},
+                   {"so far", Align::right},
+                   {"peak", Align::right},
+                   {""},
+                   {"change"}});
+  for (size_t i = 0; i < path.size(); ++i) {
+    const PathStep& step = path[i];
+    table.add({std::to_string(i + 1), step_gain_text(step),
+               fmt::format("{:.2f} x", step.cumulative_ratio),
+               base::format_bytes(std::llround(step.peak_bytes)), name_of(step.verdict),
+               step_change_text(step)});
+  }
+  text += table.text(std::nullopt);
+}
+
 void add_against(const PlanResult& result, std::string& text) {
   const Against& theirs = *result.against;
   text += fmt::format(
@@ -205,10 +268,8 @@ void add_against(const PlanResult& result, std::string& text) {
   text += settings_text(theirs.settings);
   if (result.estimates.empty()) return;
   text += fmt::format("{}. {}\n", speed_text(theirs, result), order_text(theirs));
-  for (const KnobGain& change : theirs.changes) {
-    text +=
-        fmt::format("  {} {} -> {}: {}\n", change.knob, change.from, change.to, gain_text(change));
-  }
+  for (const KnobGain& change : theirs.changes) add_change(change, text);
+  add_path(theirs.path, text);
 }
 
 /// The best plans. Where a line does not fit, the choices of the first stand behind the table, too.
@@ -324,6 +385,10 @@ json to_json(const PlanResult& result) {
     for (const KnobGain& change : result.against->changes) {
       against["changes"].push_back(change_json(change));
     }
+    against["path"] = json::array();
+    for (const PathStep& step : result.against->path) {
+      against["path"].push_back(step_json(result.question, step));
+    }
     against["notes"] = result.against->notes;
     add_settings(result.against->settings, against);
     document["against"] = std::move(against);
@@ -401,10 +466,7 @@ std::string to_text(const PlanResult& result, std::optional<size_t> width) {
   }
   add_batches(r, text);
   if (!r.helps.empty()) text += "\nwhat would help, one change of what was asked:\n";
-  for (const KnobGain& change : r.helps) {
-    text +=
-        fmt::format("  {} {} -> {}: {}\n", change.knob, change.from, change.to, gain_text(change));
-  }
+  for (const KnobGain& change : r.helps) add_change(change, text);
   if (r.against) add_against(r, text);
   return text;
 }

@@ -64,6 +64,39 @@ void check_order(const json& theirs) {
   }
 }
 
+std::set<std::string> knobs_of(const json& changes) {
+  std::set<std::string> knobs;
+  for (const json& change : changes) knobs.insert(change["knob"]);
+  return knobs;
+}
+
+/// The steps take each change once, on top of one another. What fits goes on to fit, and together
+/// they are as much faster as the plan is.
+void check_path(const json& theirs) {
+  constexpr double kTolerance = 1e-9;
+  std::set<std::string> taken;
+  size_t num_taken = 0;
+  double product = 1;
+  bool has_fit = theirs["verdict"] == "fits";
+  BOOST_TEST_REQUIRE(!theirs["path"].empty());
+  for (const json& step : theirs["path"]) {
+    BOOST_TEST(!step["changes"].empty());
+    num_taken += step["changes"].size();
+    taken.merge(knobs_of(step["changes"]));
+    product *= step["speed_ratio"].get<double>();
+    BOOST_TEST(step["cumulative_speed_ratio"].get<double>() == product,
+               boost::test_tools::tolerance(kTolerance));
+    BOOST_TEST((step["missing_bytes"].get<int64_t>() <= 0) == (step["verdict"] == "fits"));
+    BOOST_TEST((!has_fit || step["verdict"] == "fits"), theirs["path"].dump());
+    has_fit = step["verdict"] == "fits";
+  }
+  BOOST_TEST(has_fit);
+  BOOST_TEST(num_taken == theirs["changes"].size());
+  BOOST_TEST((taken == knobs_of(theirs["changes"])), theirs["path"].dump());
+  BOOST_TEST(product == theirs["speed_ratio"].get<double>(),
+             boost::test_tools::tolerance(kTolerance));
+}
+
 json estimate_of(Cli& cli, const std::string& command, const std::string& model) {
   const Answer answer = cli.run({"estimate", "--run", command, "--model", model, "--hardware",
                                  "h100-80g", "--gpus", "32", "--format", "json"});
@@ -159,6 +192,7 @@ BOOST_FIXTURE_TEST_CASE(steps_of_other_sequences_are_compared_by_tokens, Cli) {
   BOOST_TEST(changed.contains("global_batch_size"));
   BOOST_TEST(changed.contains("seq_length"));
   check_order(theirs);
+  check_path(theirs);
   const Answer text = run(words);
   BOOST_TEST(says(text.out,
                   "times as fast in tokens a second of a GPU (its step has 512 sequences of 16384 "
@@ -191,6 +225,10 @@ BOOST_FIXTURE_TEST_CASE(what_makes_a_command_fit_is_in_front, Cli) {
   BOOST_TEST(remedied["changes"][0]["knob"] == "recompute", remedied["changes"].dump());
   BOOST_TEST(remedied["changes"][0]["verdict"] == "fits");
   check_order(remedied);
+  // It has to run before it is made faster.
+  check_path(remedied);
+  BOOST_TEST(remedied["path"][0]["changes"][0]["knob"] == "recompute");
+  BOOST_TEST(remedied["path"][0]["verdict"] == "fits");
   // The page says the same.
   const std::string path = folder.file("plan.html");
   std::vector<std::string> with_page = words;
@@ -242,6 +280,7 @@ BOOST_FIXTURE_TEST_CASE(a_change_that_does_not_fit_alone_is_behind, Cli) {
   BOOST_TEST(theirs["verdict"] == "fits");
   BOOST_TEST(theirs["missing_bytes"].get<int64_t>() < 0);
   check_order(theirs);
+  check_path(theirs);
   const auto larger = std::ranges::find_if(
       theirs["changes"], [](const json& change) { return change["knob"] == "micro_batch_size"; });
   BOOST_TEST_REQUIRE((larger != theirs["changes"].end()));
@@ -300,6 +339,134 @@ BOOST_FIXTURE_TEST_CASE(what_a_command_forgot_is_proposed, Cli) {
     }
     if (change["knob"] == "moe_grouped_gemm") BOOST_TEST(change["gain_ratio"].get<double>() > 0);
   }
+}
+
+// Most of these changes are illegal alone, or do not fit: in steps each has its part of the gain.
+BOOST_FIXTURE_TEST_CASE(steps_lead_from_a_command_to_the_plan, Cli) {
+  const std::vector<std::string> words = {
+      "plan",  "--model",   "qwen3.5-35b-a3b", "--hardware", "h100-80g", "--gpus", "32",
+      "--top", "1",         "--fix",           "tp=2",       "--fix",    "pp=2",   "--fix",
+      "cp=8",  "--against", kLongRun};
+  std::vector<std::string> with_json = words;
+  with_json.insert(with_json.end(), {"--format", "json"});
+  const Answer answer = run(with_json);
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json theirs = json::parse(answer.out)["against"];
+  check_order(theirs);
+  check_path(theirs);
+  // The first is the best of the changes alone: here that of the dispatcher.
+  const json& first = theirs["path"][0];
+  BOOST_TEST_REQUIRE(theirs["changes"][0]["gain_ratio"].get<double>() > 0.01);
+  BOOST_TEST((knobs_of(first["changes"]) == std::set<std::string>{"dispatcher"}), first.dump());
+  BOOST_TEST(theirs["changes"][0]["knob"] == "dispatcher");
+  BOOST_TEST(
+      first["speed_ratio"].get<double>() == 1 + theirs["changes"][0]["gain_ratio"].get<double>(),
+      boost::test_tools::tolerance(1e-9));
+  const std::string flags =
+      "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend "
+      "hybridep";
+  BOOST_TEST(first["flags"] == theirs["changes"][0]["flags"]);
+  BOOST_TEST(says(first["flags"].dump(), "--moe-flex-dispatcher-backend hybridep"), first.dump());
+  // Then no change alone makes it faster and fits: several go together.
+  const json& second = theirs["path"][1];
+  BOOST_TEST(second["changes"].size() >= 2, second.dump());
+  BOOST_TEST(second["flags"].size() >= 2, second.dump());
+  BOOST_TEST(second["speed_ratio"].get<double>() > 1.02);
+  // The first three: 1.31 of 1.59 by estimates of these commands.
+  BOOST_TEST(theirs["path"][2]["cumulative_speed_ratio"].get<double>() >
+             1 + 0.4 * (theirs["speed_ratio"].get<double>() - 1));
+  // Stages that are written come with their pipeline.
+  for (const json& step : theirs["path"]) {
+    const std::set<std::string> knobs = knobs_of(step["changes"]);
+    if (!knobs.contains("pipeline_model_parallel_layout")) continue;
+    BOOST_TEST((knobs.contains("vpp") || knobs.contains("pp")), step.dump());
+  }
+  // What is illegal alone says why.
+  bool has_ranks = false;
+  for (const json& change : theirs["changes"]) {
+    BOOST_TEST(change["broken_rule"].is_null() == change["broken_rule_text"].is_null());
+    if (change["knob"] != "cp") continue;
+    has_ranks = true;
+    BOOST_TEST(change["broken_rule"] == "world_size");
+    BOOST_TEST(change["broken_rule_text"] ==
+               "tp 2 x cp 8 x dp 2 x pp 4 does not make the 32 devices");
+    BOOST_TEST(change["flags"] == json::array({"--context-parallel-size 8"}));
+  }
+  BOOST_TEST(has_ranks);
+  const Answer text = run(words);
+  BOOST_TEST(says(text.out, "step by step"), text.out);
+  BOOST_TEST(says(text.out, flags + "\n"), text.out);
+  BOOST_TEST(says(text.out,
+                  "cp 2 -> 8: not alone: world_size: tp 2 x cp 8 x dp 2 x pp 4 does not make the "
+                  "32 devices\n      --context-parallel-size 8\n"),
+             text.out);
+}
+
+// 8 ranks with 4 sequences each do not share 24, nor 8 with 3 each 32.
+BOOST_FIXTURE_TEST_CASE(changes_of_a_dense_model_are_its_own, Cli) {
+  const Answer answer =
+      run({"plan",
+           "--model",
+           "llama3-8b",
+           "--hardware",
+           "h100-80g",
+           "--gpus",
+           "8",
+           "--seq",
+           "1024",
+           "--gbs",
+           "32",
+           "--top",
+           "1",
+           "--fix",
+           "tp=1",
+           "--fix",
+           "pp=1",
+           "--fix",
+           "cp=1",
+           "--fix",
+           "micro_batch_size=4",
+           "--against",
+           "pretrain_gpt.py --micro-batch-size 3 --global-batch-size 24 --seq-length 1024 --bf16 "
+           "--use-distributed-optimizer",
+           "--format",
+           "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json theirs = json::parse(answer.out)["against"];
+  check_path(theirs);
+  const std::set<std::string> changed = knobs_of(theirs["changes"]);
+  for (const char* knob : {"dispatcher", "moe_grouped_gemm", "moe_permute_fusion", "etp"}) {
+    BOOST_TEST(!changed.contains(knob), knob);
+  }
+  BOOST_TEST(changed.contains("overlap_grad_reduce"));
+  const auto batch = std::ranges::find_if(theirs["path"], [](const json& step) {
+    return knobs_of(step["changes"]).contains("micro_batch_size");
+  });
+  BOOST_TEST_REQUIRE((batch != theirs["path"].end()));
+  BOOST_TEST(knobs_of((*batch)["changes"]).contains("global_batch_size"), batch->dump());
+  for (const char* flag : {"--micro-batch-size 4", "--global-batch-size 32"}) {
+    BOOST_TEST(says((*batch)["flags"].dump(), flag), batch->dump());
+  }
+  BOOST_TEST(!says(theirs["path"].dump(), "--moe-"), theirs["path"].dump());
+}
+
+// Experts that are not balanced hold more rows on both sides.
+BOOST_FIXTURE_TEST_CASE(both_sides_have_the_same_routing, Cli) {
+  const auto against = [&](const char* imbalance) {
+    const Answer answer =
+        run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16", "--top",
+             "1", "--fix", "tp=1", "--fix", "pp=1", "--imbalance", imbalance, "--against",
+             "pretrain_gpt.py --expert-model-parallel-size 8 --micro-batch-size 1 "
+             "--global-batch-size 256 --seq-length 4096 --bf16 --use-distributed-optimizer",
+             "--format", "json"});
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    return json::parse(answer.out)["against"];
+  };
+  const json balanced = against("1");
+  const json uneven = against("2");
+  BOOST_TEST(uneven["peak_allocated_bytes"].get<double>() >
+             1.02 * balanced["peak_allocated_bytes"].get<double>());
+  check_path(uneven);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

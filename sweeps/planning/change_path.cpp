@@ -1,0 +1,409 @@
+// Changes are made on copies of the run of today, so that what is priced is a run like any other.
+#include "sweeps/planning/change_path.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "engine/spec/dialects/concepts.h"
+#include "kernels/base/error.h"
+#include "tuner/planner/memory_profile.h"
+#include "tuner/planner/priced_choices.h"
+#include "tuner/planner/rules.h"
+#include "tuner/planner/stages.h"
+#include "tuner/planner/step_time.h"
+
+namespace moetune::sweeps {
+
+namespace planner = tuner::planner;
+namespace dialects = spec::dialects;
+using planner::PlanRun;
+
+namespace {
+
+constexpr std::string_view kLayoutFlag = "pipeline_model_parallel_layout";
+constexpr std::string_view kBatch = "global_batch_size";
+constexpr std::string_view kLength = "seq_length";
+constexpr std::string_view kSchedule = "pipeline_schedule";
+constexpr std::string_view kNoLayout = "none";
+
+/// Knobs that say nothing where there are no experts.
+constexpr std::array<std::string_view, 10> kOfExperts = {"ep",
+                                                         "etp",
+                                                         "dispatcher",
+                                                         "moe_grouped_gemm",
+                                                         "moe_permute_fusion",
+                                                         "fused_grouped_mlp",
+                                                         "capacity_factor",
+                                                         "overlap_moe_expert_parallel_comm",
+                                                         "delay_wgrad_compute",
+                                                         "moe_flex_dispatcher_num_sms"};
+
+bool is_idle(const spec::ModelSpec& model, std::string_view knob) {
+  return model.num_experts == 0 && std::ranges::find(kOfExperts, knob) != kOfExperts.end();
+}
+
+double rate_of_tokens(const PlanRun& run, const Calibration& calibration) {
+  return planner::tokens_per_s_per_device(run,
+                                          planner::predict_step(run, calibration.rates).seconds);
+}
+
+/// The best in front, those that do not fit behind, then the illegal ones. Where the run itself
+/// does not fit and no change alone makes it, the least memory leads.
+void sort_changes(bool has_run_fit, std::vector<KnobGain>& changes) {
+  const auto fits = [](const KnobGain& change) { return change.verdict == Verdict::fits; };
+  const bool is_by_memory = !has_run_fit && std::ranges::none_of(changes, fits);
+  const auto place = [&](const KnobGain& change) {
+    if (!change.verdict) return std::pair{3, 0.0};
+    if (is_by_memory) return std::pair{2, *change.bytes};
+    if (!fits(change)) return std::pair{2, change.gain ? -*change.gain : 1.0};
+    return change.gain ? std::pair{0, -*change.gain} : std::pair{1, 0.0};
+  };
+  std::ranges::stable_sort(changes, std::less{}, place);
+}
+
+bool have_same_stages(const PlanRun& a, const PlanRun& b) {
+  return a.knobs.pp == b.knobs.pp && a.knobs.vpp == b.knobs.vpp;
+}
+
+/// The run of today. What says nothing of its model is as at the goal, so that it breaks no rule
+/// on the way.
+PlanRun start_of(const ChangeEnds& ends) {
+  PlanRun run = ends.today;
+  for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
+    if (!is_idle(*run.model, row.name)) continue;
+    spec::set_plan_knob(run.knobs, row, get_plan_knob(ends.goal.knobs, row));
+  }
+  return run;
+}
+
+void make_change(const KnobGain& change, const PlanRun& goal, PlanRun& run) {
+  if (change.knob == kLayoutFlag) return;  // see ChangedRun
+  if (change.knob == kBatch) {
+    run.global_batch_size = goal.global_batch_size;
+  } else if (change.knob == kLength) {
+    run.seq_length = goal.seq_length;
+  } else if (change.knob == kSchedule) {
+    run.holds_all_micro_batches = goal.holds_all_micro_batches;
+  } else {
+    spec::set_plan_knob(run.knobs, *spec::find_plan_knob(change.knob), change.to);
+  }
+}
+
+struct ChangedRun {
+  PlanRun run;
+  std::string_view broken_rule{};  ///< empty: it is legal
+  std::string rule_text{};
+};
+
+/// `start` with these changes. With `has_goal_stages` it has the goal's stages; else others than
+/// those of `start` are chosen where its pipeline is another.
+ChangedRun changed_run(const PlanRun& start, const PlanRun& goal,
+                       const std::vector<const KnobGain*>& changes, bool has_goal_stages,
+                       const planner::Rates& rates) {
+  ChangedRun changed = {start};
+  PlanRun& run = changed.run;
+  for (const KnobGain* change : changes) make_change(*change, goal, run);
+  // A schedule of one stage a rank is none of virtual stages, nor the other way round.
+  if ((run.knobs.vpp == 1) != (start.knobs.vpp == 1)) {
+    run.holds_all_micro_batches = goal.holds_all_micro_batches;
+  }
+  // A size takes its devices from the replicas.
+  spec::set_dp_for(run.hardware->num_devices(), run.knobs);
+  if (has_goal_stages) {
+    if (!have_same_stages(run, goal)) {
+      changed.broken_rule = "layout_stages";
+      changed.rule_text = "stages that are written hold for their own pp and vpp only";
+      return changed;
+    }
+    run.stages = goal.stages;
+    run.stage_layers = goal.stage_layers;
+  }
+  // A written layout holds for its own number of stages only.
+  const bool is_laid_out = has_goal_stages || have_same_stages(run, start);
+  if (!is_laid_out) {
+    run.stages.clear();
+    run.stage_layers.clear();
+  }
+  if (const planner::PlanRule* broken = planner::broken_rule(run)) {
+    changed.broken_rule = broken->name;
+    changed.rule_text = broken->message(run);
+    return changed;
+  }
+  if (!is_laid_out && run.is_of_megatron) {
+    planner::WorkCache works;
+    run.stages = planner::choose_stages(run, planner::stage_parts(run, works, rates));
+  }
+  return changed;
+}
+
+/// The words of today's run for a run on the way. Its layout stays as it is written there while the
+/// stages do. A batch that it does not say is said as soon as it would follow other replicas.
+dialects::RunConfig config_on_way(const dialects::RunConfig& words, const PlanRun& start,
+                                  const PlanRun& run) {
+  dialects::RunConfig config = words;
+  config.knobs = run.knobs;
+  config.environment[std::string(dialects::kConnections)] =
+      std::to_string(run.knobs.cuda_device_max_connections);
+  if (run.stages != start.stages || !have_same_stages(run, start)) {
+    config.pipeline_layout = planner::pipeline_layout_of(run);
+  }
+  const bool has_same_replicas =
+      run.knobs.dp == start.knobs.dp && run.knobs.micro_batch_size == start.knobs.micro_batch_size;
+  const bool has_same_batch = run.global_batch_size == start.global_batch_size;
+  const bool is_unsaid = words.is_batch_derived || words.global_batch_size == 0;
+  if (!has_same_batch || (is_unsaid && !has_same_replicas)) {
+    config.global_batch_size = run.global_batch_size;
+  } else if (is_unsaid) {
+    config.global_batch_size = 0;
+  }
+  if (run.seq_length != start.seq_length) config.seq_length = run.seq_length;
+  return config;
+}
+
+std::vector<std::string> flags_between(dialects::RunConfig before, dialects::RunConfig after) {
+  // Slices of experts that nobody states are those of attention.
+  const bool was_unsaid = before.is_etp_derived && before.knobs.etp == before.knobs.tp;
+  if (was_unsaid) {
+    const bool stays_unsaid = after.knobs.etp == after.knobs.tp;
+    before.knobs.etp = stays_unsaid ? after.knobs.etp : after.knobs.tp;
+  }
+  std::vector<std::string> flags;
+  for (const dialects::SettingChange& change :
+       dialects::changed_settings(before, after, before.dialect)) {
+    flags.push_back(dialects::text_of(change, before.dialect));
+  }
+  return flags;
+}
+
+/// A legal set of changes, made on the way.
+struct TriedSet {
+  bool is_legal = false;
+  PlanRun run;
+  double tokens_per_s = 0;
+  double peak_bytes = 0;
+  Verdict verdict = Verdict::oom;
+
+  [[nodiscard]] bool fits() const { return is_legal && verdict == Verdict::fits; }
+};
+
+/// Finds the steps. Sets of changes are bits, in the order of the list.
+class PathSearch {
+ public:
+  PathSearch(const ChangeEnds& ends, const std::vector<KnobGain>& changes, double today_per_s,
+             double goal_per_s)
+      : ends_(ends), changes_(changes), start_(start_of(ends)) {
+    MOETUNE_CHECK(changes.size() < kMostBits, "{} changes are too many", changes.size());
+    all_ = (Set{1} << changes.size()) - 1;
+    for (size_t i = 0; i < changes.size(); ++i) {
+      const std::string& knob = changes[i].knob;
+      if (knob == kLayoutFlag) layout_ |= Set{1} << i;
+      if (knob == "pp" || knob == "vpp") pipeline_ |= Set{1} << i;
+    }
+    tried_[0] = tried_run(start_, today_per_s);
+    if (all_ != 0) tried_[all_] = tried_run(ends.goal, goal_per_s);
+  }
+
+  std::vector<PathStep> steps() {
+    std::vector<PathStep> steps;
+    while (taken_ != all_) {
+      const Set next = with_layout(taken_ | next_set());
+      steps.push_back(step_to(next));
+      taken_ = next;
+    }
+    return steps;
+  }
+
+ private:
+  using Set = uint64_t;
+  static constexpr size_t kMostBits = 64;
+
+  /// Stages that are written come with the pipeline that they are of.
+  [[nodiscard]] Set with_layout(Set set) const {
+    return has_whole_pipeline(set) ? set | layout_ : set;
+  }
+  [[nodiscard]] bool has_whole_pipeline(Set set) const {
+    return pipeline_ != 0 && (set & pipeline_) == pipeline_;
+  }
+
+  [[nodiscard]] std::vector<const KnobGain*> changes_of(Set set) const {
+    std::vector<const KnobGain*> found;
+    for (size_t i = 0; i < changes_.size(); ++i) {
+      if (((set >> i) & 1) != 0) found.push_back(&changes_[i]);
+    }
+    return found;
+  }
+
+  [[nodiscard]] TriedSet tried_run(const PlanRun& run, double tokens_per_s) const {
+    TriedSet tried;
+    tried.is_legal = true;
+    tried.run = run;
+    tried.tokens_per_s = tokens_per_s;
+    tried.peak_bytes = planner::predict_memory(run).peak_bytes();
+    tried.verdict = verdict_of(tried.peak_bytes, tried.peak_bytes, ends_.capacity_bytes);
+    return tried;
+  }
+
+  /// With all changes of a set, which holds those that are taken.
+  const TriedSet& try_set(Set given) {
+    const Set set = with_layout(given);
+    const auto known = tried_.find(set);
+    if (known != tried_.end()) return known->second;
+    const bool has_goal_stages = has_whole_pipeline(set) || (set & layout_) != 0;
+    ChangedRun changed =
+        changed_run(start_, ends_.goal, changes_of(set), has_goal_stages, ends_.calibration.rates);
+    TriedSet& tried = tried_[set];
+    if (!changed.broken_rule.empty()) return tried;
+    tried = tried_run(changed.run, rate_of_tokens(changed.run, ends_.calibration));
+    return tried;
+  }
+
+  /// All sets of so many of the changes that remain.
+  [[nodiscard]] std::vector<Set> sets_of(int size) const {
+    std::vector<Set> sets = {0};
+    for (int i = 0; i < size; ++i) {
+      std::vector<Set> larger;
+      for (const Set set : sets) {
+        for (size_t bit = 0; bit < changes_.size(); ++bit) {
+          const Set one = Set{1} << bit;
+          // Each set once: with its bits from the lowest to the highest.
+          if ((taken_ & one) == 0 && set < one) larger.push_back(set | one);
+        }
+      }
+      sets = std::move(larger);
+    }
+    return sets;
+  }
+
+  /// The set of the next step, of those that remain.
+  Set next_set() {
+    constexpr double kGains = 1.001;
+    constexpr int kMostTogether = 3;
+    constexpr int kMostForThree = 16;  // of which there are 560 sets
+    const TriedSet& now = try_set(taken_);
+    int num_left = 0;
+    for (Set left = all_ & ~taken_; left != 0; left &= left - 1) ++num_left;
+    std::optional<Set> fitting;
+    std::optional<Set> saving;
+    for (int size = 1; size <= std::min(kMostTogether, num_left); ++size) {
+      if (size == kMostTogether && num_left > kMostForThree) break;
+      std::optional<Set> fastest;
+      std::optional<Set> leanest;
+      for (const Set set : sets_of(size)) {
+        const TriedSet& tried = try_set(taken_ | set);
+        if (!tried.is_legal) continue;
+        if (tried.fits() && (!fastest || tried.tokens_per_s > tokens_with(*fastest))) fastest = set;
+        if (!leanest || tried.peak_bytes < peak_with(*leanest)) leanest = set;
+      }
+      if (!saving && leanest && peak_with(*leanest) < now.peak_bytes) saving = leanest;
+      if (!fastest) continue;
+      if (!now.fits() || tokens_with(*fastest) > kGains * now.tokens_per_s) return *fastest;
+      // Three that buy nothing together are no step, unless there is no smaller one.
+      const bool is_better = !fitting || (size < kMostTogether &&
+                                          tokens_with(*fastest) > kGains * tokens_with(*fitting));
+      if (is_better) fitting = fastest;
+    }
+    if (fitting) return *fitting;
+    return saving ? *saving : all_ & ~taken_;
+  }
+
+  double tokens_with(Set set) { return try_set(taken_ | set).tokens_per_s; }
+  double peak_with(Set set) { return try_set(taken_ | set).peak_bytes; }
+
+  PathStep step_to(Set next) {
+    const TriedSet& before = try_set(taken_);
+    const TriedSet& after = try_set(next);
+    PathStep step;
+    step.is_priced = false;
+    for (const KnobGain* change : changes_of(next & ~taken_)) {
+      step.changes.push_back({change->knob, change->from, change->to, {}, {}});
+      step.is_priced = step.is_priced || planner::has_price_in_time(change->knob);
+    }
+    if (ends_.words != nullptr) {
+      step.flags = flags_between(config_on_way(*ends_.words, start_, before.run),
+                                 config_on_way(*ends_.words, start_, after.run));
+    }
+    step.tokens_per_s = after.tokens_per_s;
+    step.speed_ratio = after.tokens_per_s / before.tokens_per_s;
+    step.cumulative_ratio = after.tokens_per_s / try_set(0).tokens_per_s;
+    step.peak_bytes = after.peak_bytes;
+    step.verdict = after.verdict;
+    return step;
+  }
+
+  const ChangeEnds& ends_;
+  const std::vector<KnobGain>& changes_;
+  PlanRun start_;
+  Set all_ = 0;
+  Set taken_ = 0;
+  Set layout_ = 0;    ///< the change of the written stages
+  Set pipeline_ = 0;  ///< the changes of the number of stages
+  std::map<Set, TriedSet> tried_;
+};
+
+}  // namespace
+
+std::vector<KnobGain> differences(const PlanRun& from, const PlanRun& to) {
+  std::vector<KnobGain> changes;
+  const auto add = [&](std::string_view name, std::string before, std::string after) {
+    if (before == after) return;
+    changes.push_back({std::string(name), std::move(before), std::move(after), {}, {}, {}});
+  };
+  for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
+    // Replicas are what the other sizes leave.
+    if (row.name == "dp" || is_idle(*to.model, row.name)) continue;
+    add(row.name, get_plan_knob(from.knobs, row), get_plan_knob(to.knobs, row));
+  }
+  const auto written = [](const PlanRun& run) {
+    const std::string layout = planner::pipeline_layout_of(run);
+    return layout.empty() ? std::string(kNoLayout) : layout;
+  };
+  const auto schedule = [](const PlanRun& run) {
+    return run.holds_all_micro_batches ? "all forwards first" : "1F1B";
+  };
+  add(kSchedule, schedule(from), schedule(to));
+  add(kLayoutFlag, written(from), written(to));
+  add(kBatch, std::to_string(from.global_batch_size), std::to_string(to.global_batch_size));
+  add(kLength, std::to_string(from.seq_length), std::to_string(to.seq_length));
+  return changes;
+}
+
+void judge_changes(const ChangeEnds& ends, std::vector<KnobGain>& changes) {
+  const PlanRun start = start_of(ends);
+  const double speed = rate_of_tokens(start, ends.calibration);
+  const double bytes = planner::predict_memory(start).peak_bytes();
+  for (KnobGain& change : changes) {
+    const bool is_layout = change.knob == kLayoutFlag;
+    const ChangedRun changed =
+        changed_run(start, ends.goal, {&change}, is_layout, ends.calibration.rates);
+    if (ends.words != nullptr) {
+      dialects::RunConfig after = config_on_way(*ends.words, start, changed.run);
+      // Also where these stages are of another pipeline.
+      if (is_layout) after.pipeline_layout = change.to == kNoLayout ? "" : change.to;
+      change.flags = flags_between(config_on_way(*ends.words, start, start), std::move(after));
+    }
+    if (!changed.broken_rule.empty()) {
+      change.broken_rule = changed.broken_rule;
+      change.rule_text = changed.rule_text;
+      continue;
+    }
+    change.gain = rate_of_tokens(changed.run, ends.calibration) / speed - 1;
+    const double peak = planner::predict_memory(changed.run).peak_bytes();
+    change.bytes = peak - bytes;
+    change.verdict = verdict_of(peak, peak, ends.capacity_bytes);
+    change.is_priced = planner::has_price_in_time(change.knob);
+    if (!change.is_priced) change.gain.reset();
+  }
+  sort_changes(verdict_of(bytes, bytes, ends.capacity_bytes) == Verdict::fits, changes);
+}
+
+std::vector<PathStep> change_path(const ChangeEnds& ends, const std::vector<KnobGain>& changes,
+                                  double today_per_s, double goal_per_s) {
+  return PathSearch(ends, changes, today_per_s, goal_per_s).steps();
+}
+
+}  // namespace moetune::sweeps

@@ -80,6 +80,19 @@ struct PlanChange {
   std::string verdict{};    ///< fits, tight or oom, with this change alone; of an illegal one empty
   /// Of a device's memory, with this change alone; negative: it fits.
   std::optional<double> missing_bytes{};
+  std::string rule_text{};           ///< what the broken rule says
+  std::vector<std::string> flags{};  ///< the change in the words of the run of today
+};
+
+/// One step of the way from the run of today to the first plan.
+struct PlanPathStep {
+  std::string changes;  ///< what is said differently
+  /// Of the throughput; none where nothing of it has a price.
+  std::optional<double> gain_ratio;
+  double cumulative_ratio = 1;  ///< tokens a second over those of the run of today
+  double peak_bytes = 0;
+  double missing_bytes = 0;  ///< of a device's memory; negative: it fits
+  std::string verdict;       ///< fits, tight or oom
 };
 
 /// The first plan's layout with another global batch.
@@ -133,6 +146,7 @@ struct PlanAgainst {
   std::string order{};               ///< the order of the changes, as a sentence
   double missing_bytes = 0;          ///< of a device's memory; negative: it fits
   std::vector<std::string> notes{};  ///< what of it was understood or priced only in part
+  std::vector<PlanPathStep> path{};  ///< the changes step by step
 };
 
 struct PlanPage {

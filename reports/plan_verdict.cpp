@@ -39,13 +39,19 @@ std::string fit_note(const PlanChange& change, bool has_fit) {
   return note;
 }
 
+std::string flags_note(const std::vector<std::string>& flags) {
+  if (flags.empty()) return "";
+  return fmt::format(" <span class=\"note\">{}</span>",
+                     breakable(fmt::format("{}", fmt::join(flags, " "))));
+}
+
 std::string change_rows(const std::vector<PlanChange>& changes, bool has_fit) {
   std::string html;
   for (const PlanChange& change : changes) {
     const PlanDifference& difference = change.difference;
     html +=
-        fmt::format("<tr><td><code>{}</code></td><td>{}</td><td>{}</td>", escape(difference.knob),
-                    breakable(difference.from), breakable(difference.to));
+        fmt::format("<tr><td><code>{}</code>{}</td><td>{}</td><td>{}</td>", escape(difference.knob),
+                    flags_note(change.flags), breakable(difference.from), breakable(difference.to));
     if (change.gain_ratio) {
       html += number_cell(change.gain_ratio, signed_percent(*change.gain_ratio));
       html += number_cell(change.more_bytes,
@@ -58,8 +64,10 @@ std::string change_rows(const std::vector<PlanChange>& changes, bool has_fit) {
       const std::string fit = fit_note(change, has_fit);
       html += fmt::format("<td>speed not priced{}{}</td>", fit.empty() ? "" : ", ", fit);
     } else {
-      html += fmt::format("<td class=\"num\">–</td><td class=\"num\">–</td><td>not alone: {}</td>",
-                          escape(change.broken_rule));
+      html +=
+          fmt::format("<td class=\"num\">–</td><td class=\"num\">–</td><td>not alone: {}{}</td>",
+                      escape(change.broken_rule),
+                      change.rule_text.empty() ? "" : ": " + escape(change.rule_text));
     }
     html += "</tr>\n";
   }
@@ -74,6 +82,34 @@ std::string change_table(const std::vector<PlanChange>& changes, std::string_vie
              "</tr></thead><tbody>\n",
              what) +
          change_rows(changes, has_fit) + "</tbody></table></div>\n";
+}
+
+std::string gain_cell(std::optional<double> gain) {
+  if (!gain) return "<td class=\"num\">not priced</td>";
+  return number_cell(gain, signed_percent(*gain));
+}
+
+std::string path_table(const std::vector<PlanPathStep>& path) {
+  if (path.empty()) return "";
+  std::string html =
+      "<h3>Step by step</h3>\n<p class=\"lead\">Each step with all those before it. The first are "
+      "what to change next; their gains multiply to that of the plan.</p>\n<div "
+      "class=\"scroll\"><table class=\"compact\"><thead><tr><th class=\"num\">step</th><th>change"
+      "</th><th class=\"num\">throughput</th><th class=\"num\">so far</th><th "
+      "class=\"num\">peak</th><th></th></tr></thead><tbody>\n";
+  for (size_t i = 0; i < path.size(); ++i) {
+    const PlanPathStep& step = path[i];
+    html +=
+        fmt::format("<tr><td class=\"num\">{}</td><td>{}</td>", i + 1, breakable(step.changes)) +
+        gain_cell(step.gain_ratio) +
+        number_cell(step.cumulative_ratio, fmt::format("{:.2f} ×", step.cumulative_ratio)) +
+        number_cell(step.peak_bytes, rounded_bytes(step.peak_bytes));
+    html += fmt::format("<td>{}{}</td></tr>\n", escape(step.verdict),
+                        step.missing_bytes > 0
+                            ? fmt::format(": {} missing", rounded_bytes(step.missing_bytes))
+                            : std::string());
+  }
+  return html + "</tbody></table></div>\n";
 }
 
 /// The knobs of a plan as what they change of the first.
@@ -221,7 +257,7 @@ std::string plan_against(const PlanPage& page) {
   }
   if (theirs.changes.empty()) return html;
   if (!theirs.order.empty()) html += "<p class=\"lead\">" + escape(theirs.order) + "</p>\n";
-  return html + change_table(theirs.changes, "knob", has_fit);
+  return html + change_table(theirs.changes, "knob", has_fit) + path_table(theirs.path);
 }
 
 std::string plan_batches(const PlanPage& page) {

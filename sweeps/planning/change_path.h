@@ -2,6 +2,7 @@
 // by step, on which every step has its part of the whole gain.
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,6 +42,13 @@ struct PathStep {
   double peak_bytes = 0;           ///< of the worst rank, graph pools included
   Verdict verdict = Verdict::fits;
   bool is_priced = true;  ///< in time, at least one of its changes
+
+  /// speed_ratio - 1; none where that is 0 because nothing of it has a price.
+  [[nodiscard]] std::optional<double> gain() const {
+    constexpr double kTold = 0.0005;
+    const double gain = speed_ratio - 1;
+    return is_priced || std::abs(gain) >= kTold ? std::optional(gain) : std::nullopt;
+  }
 };
 
 /// The knobs that differ, as text, in the order of the table; then the stages set by hand, the

@@ -106,8 +106,6 @@ std::string why_slower(const tuner::planner::StepTime& best, const tuner::planne
 double speed_ratio(const Against& theirs, const PlanResult& result);
 /// The changes of a step of Against::path: as the user's framework has them, else by their knobs.
 std::string step_change_text(const PathStep& step);
-/// "+4.9 %", or "not priced".
-std::string step_gain_text(const PathStep& step);
 /// What the order of the changes to the first plan follows, as a sentence.
 std::string_view order_text(const Against& theirs);
 /// Memory that a device lacks for a configuration with this peak; negative if it fits.

@@ -101,6 +101,8 @@ reports::PlanChange change_of(const planner::PlanQuestion& question, double peak
                               const KnobGain& gain) {
   reports::PlanChange change = {
       {gain.knob, gain.from, gain.to}, gain.gain, gain.bytes, gain.broken_rule, {}, {}};
+  change.rule_text = gain.rule_text;
+  change.flags = gain.flags;
   if (gain.verdict) change.verdict = name_of(*gain.verdict);
   if (gain.bytes) change.missing_bytes = missing_bytes(question, peak_bytes + *gain.bytes);
   return change;
@@ -129,6 +131,11 @@ void fill_against(const planner::PlanQuestion& question, const Against& theirs, 
   const double peak = theirs.estimate.memory.peak_bytes();
   for (const KnobGain& change : theirs.changes) {
     against.changes.push_back(change_of(question, peak, change));
+  }
+  for (const PathStep& step : theirs.path) {
+    against.path.push_back({step_change_text(step), step.gain(), step.cumulative_ratio,
+                            step.peak_bytes, missing_bytes(question, step.peak_bytes),
+                            name_of(step.verdict)});
   }
 }
 

@@ -74,13 +74,6 @@ std::string step_change_text(const PathStep& step) {
   return fmt::format("{}", fmt::join(changes, ", "));
 }
 
-std::string step_gain_text(const PathStep& step) {
-  const double gain = step.speed_ratio - 1;
-  constexpr double kTold = 0.0005;
-  return step.is_priced || std::abs(gain) >= kTold ? fmt::format("{:+.1f} %", 100 * gain)
-                                                   : "not priced";
-}
-
 std::string_view order_text(const Against& theirs) {
   if (theirs.missing_bytes <= 0) return "Each change alone:";
   const bool has_remedy = std::ranges::any_of(
@@ -244,7 +237,8 @@ void add_path(const std::vector<PathStep>& path, std::string& text) {
                    {"change"}});
   for (size_t i = 0; i < path.size(); ++i) {
     const PathStep& step = path[i];
-    table.add({std::to_string(i + 1), step_gain_text(step),
+    table.add({std::to_string(i + 1),
+               step.gain() ? fmt::format("{:+.1f} %", 100 * *step.gain()) : "not priced",
                fmt::format("{:.2f} x", step.cumulative_ratio),
                base::format_bytes(std::llround(step.peak_bytes)), name_of(step.verdict),
                step_change_text(step)});

@@ -109,6 +109,20 @@ BOOST_AUTO_TEST_CASE(a_command_that_does_not_fit_is_told_what_is_missing) {
   BOOST_TEST(has(html, "<li>known, but not priced: --seed</li>"));
 }
 
+// The flags of each change, the rule that one breaks, and the steps to the plan.
+BOOST_AUTO_TEST_CASE(the_way_to_the_plan_is_a_table) {
+  PlanPage page = sample_plan();
+  const std::string html = render_plan(page);
+  BOOST_TEST(has(html, "not alone: vpp_needs_pp: vpp 2 without pipeline stages</td>"));
+  BOOST_TEST(has(html, "<h3>Step by step</h3>"));
+  BOOST_TEST(has(html, "data-value=\"1.25\">1.25 ×</td>"));
+  BOOST_TEST(has(html, "<td class=\"num\">not priced</td>"));
+  BOOST_TEST(has(html, "<td>oom: 15.0 GiB missing</td>"));
+  BOOST_TEST(has(html, "<td>fits</td>"));
+  page.against->path.clear();
+  BOOST_TEST(!has(render_plan(page), "<h3>Step by step</h3>"));
+}
+
 BOOST_AUTO_TEST_CASE(other_batches_are_a_table) {
   PlanPage page = sample_plan();
   const std::string html = render_plan(page);

@@ -80,6 +80,11 @@ inline reports::PlanPage sample_plan(const std::string& text = "") {
                            {{text + "cross_entropy", "te", "native"}, {}, kGiB, ""},
                            {{text + "vpp", "1", "2"}, {}, {}, text + "vpp_needs_pp"}};
   page.against->order = text + "Each change alone:";
+  page.against->changes[0].flags = {text + "--expert-model-parallel-size 8"};
+  page.against->changes[2].rule_text = text + "vpp 2 without pipeline stages";
+  page.against->path = {
+      {text + "--expert-model-parallel-size 8", 0.25, 1.25, 57 * kGiB, -kGiB, "fits"},
+      {text + "--cross-entropy-fusion-impl native", {}, 1.25, 90 * kGiB, 15 * kGiB, "oom"}};
   page.against->notes = {text + "known, but not priced: --seed"};
   page.thumbs = {{text + "Two replicas.", false, 0.125}};
   page.helps = {{{text + "precision", "bf16", "mxfp8"}, 0.4, kGiB, ""}};

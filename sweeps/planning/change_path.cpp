@@ -101,10 +101,10 @@ struct ChangedRun {
 };
 
 /// `start` with these changes. With `has_goal_stages` it has the goal's stages; else others than
-/// those of `start` are chosen where its pipeline is another.
+/// those of `start` are chosen where its pipeline is another, `is_quick` as choose_stages has it.
 ChangedRun changed_run(const PlanRun& start, const PlanRun& goal,
                        const std::vector<const KnobGain*>& changes, bool has_goal_stages,
-                       const planner::Rates& rates) {
+                       const planner::Rates& rates, bool is_quick) {
   ChangedRun changed = {start};
   PlanRun& run = changed.run;
   for (const KnobGain* change : changes) make_change(*change, goal, run);
@@ -136,7 +136,7 @@ ChangedRun changed_run(const PlanRun& start, const PlanRun& goal,
   }
   if (!is_laid_out && run.is_of_megatron) {
     planner::WorkCache works;
-    run.stages = planner::choose_stages(run, planner::stage_parts(run, works, rates));
+    run.stages = planner::choose_stages(run, planner::stage_parts(run, works, rates), is_quick);
   }
   return changed;
 }
@@ -254,8 +254,8 @@ class PathSearch {
     const auto known = tried_.find(set);
     if (known != tried_.end()) return known->second;
     const bool has_goal_stages = has_whole_pipeline(set) || (set & layout_) != 0;
-    ChangedRun changed =
-        changed_run(start_, ends_.goal, changes_of(set), has_goal_stages, ends_.calibration.rates);
+    ChangedRun changed = changed_run(start_, ends_.goal, changes_of(set), has_goal_stages,
+                                     ends_.calibration.rates, true);
     TriedSet& tried = tried_[set];
     if (!changed.broken_rule.empty()) return tried;
     tried = tried_run(changed.run, rate_of_tokens(changed.run, ends_.calibration));
@@ -379,7 +379,7 @@ void judge_changes(const ChangeEnds& ends, std::vector<KnobGain>& changes) {
   for (KnobGain& change : changes) {
     const bool is_layout = change.knob == kLayoutFlag;
     const ChangedRun changed =
-        changed_run(start, ends.goal, {&change}, is_layout, ends.calibration.rates);
+        changed_run(start, ends.goal, {&change}, is_layout, ends.calibration.rates, false);
     if (ends.words != nullptr) {
       dialects::RunConfig after = config_on_way(*ends.words, start, changed.run);
       // Also where these stages are of another pipeline.

@@ -239,6 +239,8 @@ BOOST_FIXTURE_TEST_CASE(what_makes_a_command_fit_is_in_front, Cli) {
                             "</strong> of a device's memory are missing."));
   BOOST_TEST(says(page, "Each change alone, those that make yours fit in front:"));
   BOOST_TEST(says(page, "<td>fits alone</td>"));
+  BOOST_TEST(says(page, "<h3>Step by step</h3>"));
+  BOOST_TEST(says(page, "--recompute-granularity full"));
   for (const json& change : remedied["changes"]) {
     if (change["verdict"] != "oom") continue;
     // Of what is needed more, 2 % come on top for fragments.

@@ -100,7 +100,9 @@ std::string counterpart_of(std::string_view key) {
   }
   if (std::string knob = knob_begun_by(key); !knob.empty()) return knob;
   // Megatron-LM says some things in several flags: --recompute-method, --cuda-graph-impl.
-  if (plan != nullptr || megatron_choice(key) == nullptr) return {};
+  const dialects::Row* choice = megatron_choice(key);
+  const bool is_part = choice != nullptr && std::holds_alternative<dialects::Part>(choice->target);
+  if (choice == nullptr || (plan != nullptr && !is_part)) return {};
   return knob_begun_by(key.substr(0, key.rfind('_')));
 }
 

@@ -52,6 +52,12 @@ enum class PlanRecompute : uint8_t {
   full,
 };
 
+/// Which layers full recomputation takes.
+enum class RecomputeMethod : uint8_t {
+  uniform,  ///< all, in groups: the input of each group is kept
+  block,    ///< the first of each virtual stage; the others keep all of theirs
+};
+
 /// Parts of a step that are captured as a graph.
 enum class PlanGraph : uint8_t {
   attn,
@@ -129,6 +135,11 @@ struct NameTable<PlanRecompute> {
       SetMember<PlanRecompute>{PlanRecompute::full, "full", true}};
 };
 template <>
+struct NameTable<RecomputeMethod> {
+  static constexpr std::array kRows = {Named<RecomputeMethod>{RecomputeMethod::uniform, "uniform"},
+                                       Named<RecomputeMethod>{RecomputeMethod::block, "block"}};
+};
+template <>
 struct NameTable<PlanGraph> {
   static constexpr std::array kRows = {
       SetMember<PlanGraph>{PlanGraph::attn, "attn"},
@@ -202,6 +213,8 @@ struct PlanKnobs {
 
   PrecisionRecipe precision = PrecisionRecipe::bf16;
   PlanRecomputeSet recompute;
+  RecomputeMethod recompute_method = RecomputeMethod::uniform;  ///< counts where recompute is full
+  int32_t recompute_num_layers = 1;  ///< of a group, or of a virtual stage the first
   PlanGraphSet cuda_graphs;
   OffloadSet offload;
   Dispatcher dispatcher = Dispatcher::alltoall;
@@ -243,6 +256,15 @@ struct PlanKnobs {
 
   bool operator==(const PlanKnobs&) const = default;
 
+  /// Whether each layer is recomputed by itself, from its own input.
+  [[nodiscard]] bool recomputes_each_layer() const {
+    return recompute.has(PlanRecompute::full) && recompute_method == RecomputeMethod::uniform &&
+           recompute_num_layers == 1;
+  }
+  /// Whether some layers of a virtual stage may be recomputed and others keep their tensors.
+  [[nodiscard]] bool recomputes_block() const {
+    return recompute.has(PlanRecompute::full) && recompute_method == RecomputeMethod::block;
+  }
   /// Ranks of a pipeline stage.
   [[nodiscard]] int64_t stage_ranks() const { return int64_t{tp} * cp * dp; }
   /// Ranks that hold the model once.
@@ -279,9 +301,10 @@ inline bool set_dp_for(int64_t devices, PlanKnobs& knobs) {
 using PlanKnobMember =
     std::variant<int32_t PlanKnobs::*, bool PlanKnobs::*, float PlanKnobs::*,
                  PrecisionRecipe PlanKnobs::*, PlanRecomputeSet PlanKnobs::*,
-                 PlanGraphSet PlanKnobs::*, OffloadSet PlanKnobs::*, Dispatcher PlanKnobs::*,
-                 Fsdp PlanKnobs::*, PlanCp PlanKnobs::*, CrossEntropy PlanKnobs::*,
-                 OptimizerKind PlanKnobs::*, StateType PlanKnobs::*, TrainingTask PlanKnobs::*>;
+                 RecomputeMethod PlanKnobs::*, PlanGraphSet PlanKnobs::*, OffloadSet PlanKnobs::*,
+                 Dispatcher PlanKnobs::*, Fsdp PlanKnobs::*, PlanCp PlanKnobs::*,
+                 CrossEntropy PlanKnobs::*, OptimizerKind PlanKnobs::*, StateType PlanKnobs::*,
+                 TrainingTask PlanKnobs::*>;
 
 /// One row of the table of what plans can choose.
 struct PlanKnobRow {

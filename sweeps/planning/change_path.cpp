@@ -356,6 +356,10 @@ std::vector<KnobGain> differences(const PlanRun& from, const PlanRun& to) {
   for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
     // Replicas are what the other sizes leave.
     if (row.name == "dp" || is_idle(*to.model, row.name)) continue;
+    // Which layers, where none are recomputed as a whole.
+    if (row.name.starts_with("recompute_") && !to.knobs.recompute.has(spec::PlanRecompute::full)) {
+      continue;
+    }
     add(row.name, get_plan_knob(from.knobs, row), get_plan_knob(to.knobs, row));
   }
   const auto written = [](const PlanRun& run) {

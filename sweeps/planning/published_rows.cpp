@@ -277,7 +277,7 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
   apply_release_defaults(row, result);
   if (row.has("recompute")) {
     knobs.recompute = {};
-    read_recompute(row, knobs.recompute, assumed);
+    read_recompute(row, knobs, assumed);
   }
   if (row.has("cuda_graphs")) {
     knobs.cuda_graphs = {};

@@ -60,8 +60,12 @@ inline constexpr OutputKey kRowKeys[] = {
      "full, none or selective; absent: selective if there are modules."},
     {"recompute.modules", "list of texts", "",
      "Of selective; absent or empty: core_attn. A text is taken as a list."},
-    {"recompute.method", "text", "", "Of full: block is priced as uniform, which is told."},
-    {"recompute.num_layers", "integer", "", "Of full: priced as 1, which is told."},
+    {"recompute.method", "text", "",
+     "Of full: uniform or block; absent: uniform. Block without a number is each layer, which is "
+     "told."},
+    {"recompute.num_layers", "integer", "",
+     "Of full: layers of a group, or of a stage the first so many. Without a method: priced as 1, "
+     "which is told."},
     {"cuda_graphs", "text or list of texts", "",
      "full_iteration, none (false), partial (true: attn, moe_router, moe_preprocess), or parts as "
      "in the knob. Absent: as the release has it, or none."},

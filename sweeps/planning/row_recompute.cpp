@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "kernels/base/error.h"
 #include "sweeps/planning/row_words.h"
 
 namespace moetune::sweeps {
@@ -17,9 +18,12 @@ using spec::PlanRecompute;
 
 class RecomputeReading {
  public:
-  RecomputeReading(const RowReader& row, spec::PlanRecomputeSet& recompute,
-                   std::vector<std::string>& assumed)
-      : row_(row), parts_(row.object("recompute")), recompute_(recompute), assumed_(assumed) {
+  RecomputeReading(const RowReader& row, spec::PlanKnobs& knobs, std::vector<std::string>& assumed)
+      : row_(row),
+        parts_(row.object("recompute")),
+        knobs_(knobs),
+        recompute_(knobs.recompute),
+        assumed_(assumed) {
     granularity_ = parts_.word("granularity");
     modules_ = parts_.words("modules");
     method_ = plain_word(parts_.word("method"));
@@ -86,9 +90,25 @@ class RecomputeReading {
     if (!modules_.empty()) tell("recompute full: modules count with granularity selective alone");
     const bool is_other_number = !num_layers_.empty() && num_layers_ != "1";
     if (method_ != "block" && !is_other_number) return;
+    if (take_layers()) return;
     tell(fmt::format("recompute of each layer: the method is {} with {} layers",
                      row_word_shown(method_.empty() ? "not stated" : method_),
                      row_word_shown(num_layers_.empty() ? "1" : num_layers_)));
+  }
+
+  /// False where method and number do not say together which layers.
+  bool take_layers() {
+    const auto method = spec::find_by_name<spec::RecomputeMethod>(method_);
+    if (!method || num_layers_.empty()) return false;
+    spec::PlanKnobs knobs = knobs_;
+    knobs.recompute_method = *method;
+    try {
+      spec::set_plan_knob(knobs, *spec::find_plan_knob("recompute_num_layers"), num_layers_);
+    } catch (const base::UsageError&) {
+      return false;
+    }
+    knobs_ = knobs;
+    return true;
   }
 
   void selected_modules() {
@@ -108,6 +128,7 @@ class RecomputeReading {
 
   const RowReader& row_;
   RowReader parts_;
+  spec::PlanKnobs& knobs_;
   spec::PlanRecomputeSet& recompute_;
   std::vector<std::string>& assumed_;
   std::string granularity_;
@@ -118,9 +139,9 @@ class RecomputeReading {
 
 }  // namespace
 
-void read_recompute(const RowReader& row, spec::PlanRecomputeSet& recompute,
+void read_recompute(const RowReader& row, spec::PlanKnobs& knobs,
                     std::vector<std::string>& assumed) {
-  RecomputeReading(row, recompute, assumed).read();
+  RecomputeReading(row, knobs, assumed).read();
 }
 
 }  // namespace moetune::sweeps

@@ -422,10 +422,19 @@ const RecomputeSample kRecomputeSamples[] = {
      {{"granularity", "none"}, {"modules", {"moe_act"}}},
      "none",
      "modules count with granularity selective alone"},
-    {"some layers",
-     {{"granularity", "full"}, {"method", "block"}, {"num_layers", 8}},
+    {"some layers", {{"granularity", "full"}, {"method", "block"}, {"num_layers", 8}}, "full", ""},
+    {"nobody knows how many",
+     {{"granularity", "full"}, {"method", "block"}},
      "full",
-     "recompute of each layer: the method is 'block' with '8' layers"},
+     "recompute of each layer: the method is 'block' with '1' layers"},
+    {"less than a layer",
+     {{"granularity", "full"}, {"method", "block"}, {"num_layers", 0}},
+     "full",
+     "recompute of each layer: the method is 'block' with '0' layers"},
+    {"nobody knows of what",
+     {{"granularity", "full"}, {"num_layers", 4}},
+     "full",
+     "recompute of each layer: the method is 'not stated' with '4' layers"},
     {"each layer", {{"granularity", "full"}, {"method", "uniform"}, {"num_layers", 1}}, "full", ""},
     {"not known", "sometimes", "none", "recompute none: 'sometimes' is not known"},
 };
@@ -446,6 +455,20 @@ BOOST_DATA_TEST_CASE(recomputation_is_read_as_it_is_written, data::make(kRecompu
     return line.starts_with("recompute");
   };
   BOOST_TEST(std::ranges::none_of(result.assumed, is_of_recompute), json(result.assumed).dump());
+}
+
+BOOST_AUTO_TEST_CASE(which_layers_are_recomputed_is_read) {
+  json row = first_row();
+  row["recompute"] = {{"granularity", "full"}, {"method", "block"}, {"num_layers", 8}};
+  const spec::PlanKnobs block = read(row).run.knobs;
+  BOOST_TEST((block.recompute_method == spec::RecomputeMethod::block));
+  BOOST_TEST(block.recompute_num_layers == 8);
+  row["recompute"] = {{"granularity", "full"}, {"method", "uniform"}, {"num_layers", 4}};
+  const spec::PlanKnobs groups = read(row).run.knobs;
+  BOOST_TEST((groups.recompute_method == spec::RecomputeMethod::uniform));
+  BOOST_TEST(groups.recompute_num_layers == 4);
+  row["recompute"] = {{"granularity", "full"}, {"method", "block"}};
+  BOOST_TEST(read(row).run.knobs.recomputes_each_layer());
 }
 
 BOOST_AUTO_TEST_CASE(adapters_have_a_rank) {

@@ -431,6 +431,106 @@ BOOST_AUTO_TEST_CASE(chunks_of_rows_take_turns_where_they_are_recomputed) {
   BOOST_TEST(whole - predict_memory(run).peak_bytes() == half);
 }
 
+// A layer's input has 2 bytes for each of 4096 x 1024 elements.
+constexpr double kLayerInput = 2.0 * 4096 * 1024;
+
+BOOST_AUTO_TEST_CASE(of_a_block_the_first_layers_are_recomputed) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  const auto exactly = boost::test_tools::tolerance(1e-12);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.cross_entropy = spec::CrossEntropy::chunked;
+  const StageMemory none = predict_memory(run).worst();
+  const double kept = none.peak.activations / 8;
+  run.knobs.recompute = {PlanRecompute::full};
+  const StageMemory all = predict_memory(run).worst();
+  BOOST_TEST(all.peak.activations == 8 * kLayerInput, exactly);
+  run.knobs.recompute_method = spec::RecomputeMethod::block;
+  double before = none.peak.total();
+  for (const int layers : {1, 3, 5, 7}) {
+    run.knobs.recompute_num_layers = layers;
+    const StageMemory some = predict_memory(run).worst();
+    BOOST_TEST(some.peak.activations == layers * kLayerInput + (8 - layers) * kept, exactly);
+    // The last layer has no tensors again: its backward takes what it takes without recomputation.
+    BOOST_TEST(some.peak.transient == none.peak.transient, exactly);
+    BOOST_TEST(some.peak.total() < before);
+    before = some.peak.total();
+  }
+  for (const int layers : {8, 20}) {
+    run.knobs.recompute_num_layers = layers;
+    BOOST_TEST(predict_memory(run).worst().peak.total() == all.peak.total(), exactly);
+  }
+  // Of four layers of each of two stages; the first has two micro-batches in flight.
+  run.knobs.recompute_num_layers = 1;
+  run.knobs.pp = 2;
+  BOOST_TEST(predict_memory(run).stages[0].peak.activations == 2 * (kLayerInput + 3 * kept),
+             exactly);
+  BOOST_TEST(predict_memory(run).stages[1].peak.activations == kLayerInput + 3 * kept, exactly);
+  // Two layers of each virtual stage: one of both is recomputed.
+  run.knobs.vpp = 2;
+  const StageMemory virtual_stages = predict_memory(run).stages[1];
+  const std::vector<int64_t> in_flight = micro_batches_in_flight(run, 1);
+  BOOST_TEST(virtual_stages.peak.activations ==
+                 static_cast<double>(in_flight[0] + in_flight[1]) * (kLayerInput + kept),
+             exactly);
+}
+
+BOOST_AUTO_TEST_CASE(groups_of_layers_keep_one_input_and_are_there_at_once) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(1);
+  const auto exactly = boost::test_tools::tolerance(1e-12);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.cross_entropy = spec::CrossEntropy::chunked;
+  const double layer = predict_memory(run).worst().peak.activations / 8;
+  run.knobs.recompute = {PlanRecompute::full};
+  const MemoryParts each = predict_memory(run).worst().peak;
+  const auto of_groups = [&](int layers) {
+    run.knobs.recompute_num_layers = layers;
+    return predict_memory(run).worst().peak;
+  };
+  const MemoryParts fours = of_groups(4);
+  BOOST_TEST(fours.activations == 2 * kLayerInput, exactly);
+  BOOST_TEST(fours.transient - each.transient == 3 * layer, exactly);
+  // Three, three and two layers: when a full group is there, the last input is gone.
+  const MemoryParts threes = of_groups(3);
+  BOOST_TEST(threes.activations == 3 * kLayerInput, exactly);
+  BOOST_TEST(threes.transient - each.transient == 2 * layer - kLayerInput, exactly);
+  const MemoryParts whole = of_groups(100);
+  BOOST_TEST(whole.activations == kLayerInput, exactly);
+  BOOST_TEST(whole.transient - each.transient == 7 * layer, exactly);
+}
+
+// Stages with as many layers of each kind, in another order.
+BOOST_AUTO_TEST_CASE(a_prepared_pipeline_knows_the_order_of_its_layers) {
+  const spec::ModelSpec model = hybrid_model(3);
+  const spec::HardwareSpec hardware = machine(2);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.pp = 2;
+  run.global_batch_size = 1;
+  run.knobs.recompute = {PlanRecompute::full};
+  run.knobs.recompute_method = spec::RecomputeMethod::block;
+  for (const int layers : {1, 2, 3}) {
+    run.knobs.recompute_num_layers = layers;
+    const PreparedMemory prepared(run);
+    BOOST_TEST(prepared.peak_bytes(run.knobs, 1) == predict_memory(run).peak_bytes(), layers);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(layers_of_further_tokens_are_in_no_block) {
+  spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(1);
+  const auto exactly = boost::test_tools::tolerance(1e-12);
+  PlanRun run = run_of(model, hardware);
+  const double kept = predict_memory(run).worst().peak.activations / 8;
+  model.mtp = {.depth = 1, .layers = {model.kind_of(7)}};
+  run.knobs.recompute = {PlanRecompute::full};
+  const double each = predict_memory(run).worst().peak.activations;
+  run.knobs.recompute_method = spec::RecomputeMethod::block;
+  run.knobs.recompute_num_layers = 8;
+  const double block = predict_memory(run).worst().peak.activations;
+  BOOST_TEST(block - each == kept - kLayerInput, exactly);
+}
+
 BOOST_AUTO_TEST_CASE(uneven_routing_costs_memory) {
   const spec::ModelSpec model = moe_model();
   const spec::HardwareSpec hardware = machine(8);

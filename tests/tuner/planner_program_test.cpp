@@ -401,6 +401,11 @@ BOOST_AUTO_TEST_CASE(a_played_step_names_what_it_leaves_out) {
     BOOST_TEST(not_played(run.knobs).empty());
     BOOST_TEST(is_ring(spec::PlanCp::a2a));
     BOOST_TEST(not_played(run.knobs).size() == 1U);
+    run.knobs.cp_comm_type = spec::PlanCp::p2p;
+    run.knobs.recompute = {spec::PlanRecompute::full};
+    BOOST_TEST(not_played(run.knobs).empty());
+    run.knobs.recompute_method = spec::RecomputeMethod::block;
+    BOOST_TEST(not_played(run.knobs).size() == 1U);
   });
 }
 

@@ -260,6 +260,49 @@ BOOST_AUTO_TEST_CASE(collectives_of_a_recomputed_layer_are_done_again) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(of_a_block_some_layers_are_computed_again) {
+  spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  const auto exactly = boost::test_tools::tolerance(1e-12);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.tp = 2;
+  run.knobs.pp = 2;
+  run.knobs.dp = 2;
+  const StepTime none = predict_step(run, {});
+  run.knobs.recompute = {spec::PlanRecompute::full};
+  const StepTime all = predict_step(run, {});
+  run.knobs.recompute_num_layers = 2;
+  BOOST_TEST(predict_step(run, {}).seconds == all.seconds);
+  run.knobs.recompute_method = spec::RecomputeMethod::block;
+  // A stage has four layers.
+  for (const int layers : {1, 2, 3}) {
+    run.knobs.recompute_num_layers = layers;
+    const StepTime some = predict_step(run, {});
+    BOOST_TEST(some.part(TimePart::recompute) == all.part(TimePart::recompute) * layers / 4,
+               exactly);
+    // So are their collectives.
+    const double tensor = none.part(TimePart::tensor);
+    BOOST_TEST(
+        some.part(TimePart::tensor) - tensor == (all.part(TimePart::tensor) - tensor) * layers / 4,
+        boost::test_tools::tolerance(1e-9));
+    BOOST_TEST(some.seconds > none.seconds);
+    BOOST_TEST(some.seconds < all.seconds);
+  }
+  for (const int layers : {4, 20}) {
+    run.knobs.recompute_num_layers = layers;
+    BOOST_TEST(predict_step(run, {}).seconds == all.seconds, exactly);
+  }
+  // Those of multi-token prediction are in no block: 8 of 9 layers.
+  model.mtp = {.depth = 1, .layers = {model.kind_of(7)}};
+  run.knobs.pp = 1;
+  run.knobs.dp = 4;
+  run.knobs.recompute_num_layers = 8;
+  const double block = predict_step(run, {}).part(TimePart::recompute);
+  run.knobs.recompute_method = spec::RecomputeMethod::uniform;
+  run.knobs.recompute_num_layers = 1;
+  BOOST_TEST(block == predict_step(run, {}).part(TimePart::recompute) * 8 / 9, exactly);
+}
+
 BOOST_AUTO_TEST_CASE(what_hides_an_exchange_has_a_price) {
   const spec::ModelSpec model = moe_model();
   const spec::HardwareSpec hardware = machine(16);
@@ -515,6 +558,8 @@ BOOST_AUTO_TEST_CASE(choices_with_a_price_move_the_time) {
       {"last_stage_layers", "3"},
       {"precision", "fp8-current-scaling"},
       {"recompute", "full"},
+      {"recompute_method", "block", {{"recompute", "full"}}},
+      {"recompute_num_layers", "2", {{"recompute", "full"}, {"recompute_method", "block"}}},
       {"cuda_graphs", "attn"},
       {"offload", "attn_norm,qkv_linear,core_attn,mlp_norm,expert_fc1,moe_act"},
       {"dispatcher", "hybridep"},

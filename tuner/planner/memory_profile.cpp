@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "tuner/planner/adapters.h"
+#include "tuner/planner/full_recompute.h"
 #include "tuner/planner/titan_memory.h"
 
 namespace moetune::tuner::planner {
@@ -218,6 +219,7 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
   if (k.recompute.has(PlanRecompute::full)) {
     memory.saved = sizes.element * own;
     memory.of_mixer = 0;
+    memory.recomputed = whole;
     memory.transient += whole;
   }
   return memory;
@@ -334,6 +336,7 @@ PreparedMemory::PreparedMemory(const PlanRun& run) : run_(run) {
       for (double& layers : part.behind) layers += 1;
       part.behind[place] = 0;
       part.last = static_cast<int>(place);
+      part.order.push_back(part.last);
       const auto [found, is_new] = weights.try_emplace(kind);
       if (is_new) found->second = layer_weights(run, kind);
       stage.weights.add(found->second);
@@ -360,6 +363,7 @@ PreparedMemory::PreparedMemory(const PlanRun& run) : run_(run) {
     }
     stage.parts.push_back(std::move(part));
   }
+  const bool has_blocks = run.knobs.recompute_method == spec::RecomputeMethod::block;
   for (size_t p = 0; p < pp; ++p) {
     Stage& stage = stages_[p];
     PlanRun other = run;
@@ -373,7 +377,9 @@ PreparedMemory::PreparedMemory(const PlanRun& run) : run_(run) {
       return before.weights.total() == stage.weights.total() && before.has_head == stage.has_head &&
              before.parts.size() == stage.parts.size() &&
              std::equal(before.parts.begin(), before.parts.end(), stage.parts.begin(),
-                        [](const Part& a, const Part& b) { return a.layers == b.layers; });
+                        [&](const Part& a, const Part& b) {
+                          return a.layers == b.layers && (!has_blocks || a.order == b.order);
+                        });
     };
     if (std::none_of(stages_.begin(), stages_.begin() + static_cast<std::ptrdiff_t>(p), is_like)) {
       different_.push_back(p);
@@ -408,8 +414,30 @@ std::vector<LayerMemory> PreparedMemory::layer_memories(const PlanRun& run) cons
   return layers;
 }
 
+PreparedMemory::Layers PreparedMemory::layers_of(const PlanRun& run) const {
+  Layers layers;
+  layers.all = layer_memories(run);
+  if (run.knobs.recomputes_block()) {
+    PlanKnobs knobs = run.knobs;
+    knobs.recompute = {};
+    layers.kept = layer_memories(with(knobs, run.load));
+  }
+  return layers;
+}
+
+double PreparedMemory::mtp_bytes(const PlanRun& run, const std::vector<LayerMemory>& layers) const {
+  double of_depth = token_bytes(run, 10);
+  for (const LayerKind kind : run.model->mtp.layers) {
+    for (size_t j = 0; j < alike_.size(); ++j) {
+      if (alike_[j].kind == kind && alike_[j].window == 0) of_depth += layers[j].saved;
+    }
+  }
+  return static_cast<double>(run.model->mtp.depth) * of_depth;
+}
+
 StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
-                                         const std::vector<LayerMemory>& layers) const {
+                                         const Layers& known) const {
+  const std::vector<LayerMemory>& layers = known.all;
   const PlanKnobs& k = run.knobs;
   const Stage& stage = stages_[number];
   const std::vector<int64_t>& in_flight =
@@ -417,31 +445,39 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   double activations = 0;
   double of_mixers = 0;
   double last_transient = 0;
+  bool is_last_recomputed = k.recompute.has(PlanRecompute::full);
+  // Where layers are recomputed in blocks those of multi-token prediction are not.
+  const std::vector<LayerMemory>& of_mtp = known.kept.empty() ? layers : known.kept;
+  const bool is_by_layer = !k.recompute.has(PlanRecompute::full) || k.recomputes_each_layer();
   OnTop on_top{0, "backward of a layer"};
   for (size_t i = 0; i < stage.parts.size(); ++i) {
     const Part& part = stage.parts[i];
     double saved = 0;
-    for (size_t kind = 0; kind < part.layers.size(); ++kind) {
-      saved += part.layers[kind] * layers[kind].saved;
-      of_mixers += part.layers[kind] * layers[kind].of_mixer * static_cast<double>(in_flight[i]);
+    const double mtp = part.has_mtp ? mtp_bytes(run, of_mtp) : 0;
+    if (is_by_layer || part.order.empty()) {
+      for (size_t kind = 0; kind < part.layers.size(); ++kind) {
+        saved += part.layers[kind] * layers[kind].saved;
+        of_mixers += part.layers[kind] * layers[kind].of_mixer * static_cast<double>(in_flight[i]);
+      }
+      last_transient = backward_on_top(part, layers, k.recompute.has(PlanRecompute::full));
+    } else {
+      const PartMemory memory = part_memory(part.order, mtp, layers, known.kept, k);
+      saved = memory.saved;
+      of_mixers += memory.of_mixer * static_cast<double>(in_flight[i]);
+      last_transient = memory.on_top;
+      if (part.has_mtp) {
+        last_transient = std::max(last_transient, of_mtp[static_cast<size_t>(part.last)].transient);
+      }
+      is_last_recomputed = memory.is_last_recomputed && (!part.has_mtp || known.kept.empty());
     }
-    last_transient = backward_on_top(part, layers, k.recompute.has(PlanRecompute::full));
     // The mask of the embedding's dropout.
     if (part.has_embedding && run.model->hidden_dropout > 0) saved += token_bytes(run, 1);
-    if (part.has_mtp) {
-      double of_depth = token_bytes(run, 10);
-      for (const LayerKind kind : run.model->mtp.layers) {
-        for (size_t j = 0; j < alike_.size(); ++j) {
-          if (alike_[j].kind == kind && alike_[j].window == 0) of_depth += layers[j].saved;
-        }
-      }
-      saved += static_cast<double>(run.model->mtp.depth) * of_depth;
-    }
+    saved += mtp;
     activations += saved * static_cast<double>(in_flight[i]);
     if (part.has_head) on_top = loss_on_top(run);
   }
   // The loss of the last micro-batch in flight, or the first backward behind it.
-  const bool is_beside_softmax = stage.has_head && k.recompute.has(PlanRecompute::full);
+  const bool is_beside_softmax = stage.has_head && is_last_recomputed;
   double in_layer = last_transient + (is_beside_softmax ? softmax_bytes(run) : 0);
   // Of what goes to the host's memory, two layers' worth is still here: on its way out, or back.
   double on_its_way = 0;
@@ -485,7 +521,7 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
 
 MemoryPrediction PreparedMemory::predict(const PlanKnobs& knobs, double load) const {
   const PlanRun run = with(knobs, load);
-  const std::vector<LayerMemory> layers = layer_memories(run);
+  const Layers layers = layers_of(run);
   MemoryPrediction prediction;
   for (size_t p = 0; p < stages_.size(); ++p) {
     prediction.stages.push_back(stage_memory(p, run, layers));
@@ -498,7 +534,7 @@ MemoryPrediction PreparedMemory::predict(const PlanKnobs& knobs, double load) co
 
 double PreparedMemory::peak_bytes(const PlanKnobs& knobs, double load) const {
   const PlanRun run = with(knobs, load);
-  const std::vector<LayerMemory> layers = layer_memories(run);
+  const Layers layers = layers_of(run);
   double peak = 0;
   for (const size_t p : different_) {
     peak = std::max(peak, stage_memory(p, run, layers).peak.total());

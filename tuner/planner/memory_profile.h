@@ -94,10 +94,11 @@ class PreparedMemory {
   [[nodiscard]] double peak_bytes(const spec::PlanKnobs& knobs, double load) const;
 
   struct LayerMemory {
-    double saved = 0;      ///< from forward to backward
-    double of_mixer = 0;   ///< part of that
-    double offloaded = 0;  ///< that is in the host's memory meanwhile
-    double transient = 0;  ///< on top, in the layer's backward
+    double saved = 0;       ///< from forward to backward
+    double of_mixer = 0;    ///< part of that
+    double offloaded = 0;   ///< that is in the host's memory meanwhile
+    double transient = 0;   ///< on top, in the layer's backward
+    double recomputed = 0;  ///< part of that: its tensors, there again under full recomputation
   };
   /// Layers that hold the same.
   struct Alike {
@@ -108,6 +109,7 @@ class PreparedMemory {
   struct Part {
     std::vector<double> layers;
     std::vector<double> behind;  ///< of each kind: layers behind its last one
+    std::vector<int> order;      ///< the kind of each layer
     int last = 0;                ///< kind of its last layer
     bool has_head = false;
     bool has_mtp = false;
@@ -125,10 +127,19 @@ class PreparedMemory {
   };
 
  private:
+  /// Of the layers of each kind under a run's choices; `kept`, where full recomputation may leave
+  /// layers out: of those.
+  struct Layers {
+    std::vector<LayerMemory> all;
+    std::vector<LayerMemory> kept;
+  };
   size_t place_of(spec::LayerKind kind, int64_t window);
   [[nodiscard]] StageMemory stage_memory(size_t number, const PlanRun& run,
-                                         const std::vector<LayerMemory>& layers) const;
+                                         const Layers& layers) const;
   [[nodiscard]] std::vector<LayerMemory> layer_memories(const PlanRun& run) const;
+  [[nodiscard]] Layers layers_of(const PlanRun& run) const;
+  /// What multi-token prediction keeps of a micro-batch.
+  [[nodiscard]] double mtp_bytes(const PlanRun& run, const std::vector<LayerMemory>& layers) const;
   [[nodiscard]] PlanRun with(const spec::PlanKnobs& knobs, double load) const;
 
   PlanRun run_;

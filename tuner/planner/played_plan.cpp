@@ -116,6 +116,10 @@ std::vector<std::string> not_played(const spec::PlanKnobs& knobs) {
         std::pair{PlanRecompute::gdn_norm_out, "gdn_norm_out"}}) {
     if (knobs.recompute.has(module)) words.push_back(fmt::format("recomputation of {}", word));
   }
+  if (knobs.recompute.has(PlanRecompute::full) && !knobs.recomputes_each_layer()) {
+    words.push_back(fmt::format("recomputation by {} of {} (each layer stands for it)",
+                                name_of(knobs.recompute_method), knobs.recompute_num_layers));
+  }
   return words;
 }
 

@@ -9,6 +9,7 @@
 
 #include "tuner/planner/adapters.h"
 #include "tuner/planner/exchange.h"
+#include "tuner/planner/full_recompute.h"
 #include "tuner/planner/layer_sizes.h"
 #include "tuner/planner/layer_work.h"
 #include "tuner/planner/op_classes.h"
@@ -531,7 +532,8 @@ void PreparedStep::prepare(WorkCache& cache) {
       const auto index = static_cast<size_t>(layer);
       const auto& windows = run.model->attention_window;
       const LayerKind kind = run.model->kind_of(layer);
-      count(kind, index < windows.size() ? windows[index] : 0, 1, cache, part);
+      const bool is_kept = is_beyond_block(run.knobs, layer - chunk.first);
+      count(kind, index < windows.size() ? windows[index] : 0, 1, is_kept, cache, part);
       stage.weights.add(cache.weights(run, kind));
     }
     if (chunk.has_embedding) stage.weights.add(embedding_weights(run));
@@ -539,7 +541,9 @@ void PreparedStep::prepare(WorkCache& cache) {
       const spec::MtpSpec& mtp = run.model->mtp;
       stage.weights.add(mtp_weights(run, true));
       for (const LayerKind kind : mtp.layers) {
-        count(kind, 0, static_cast<double>(mtp.depth), cache, part);
+        // Megatron-Core recomputes none of these in blocks.
+        const bool is_kept = run.knobs.recompute_method == spec::RecomputeMethod::block;
+        count(kind, 0, static_cast<double>(mtp.depth), is_kept, cache, part);
       }
       part.num_heads += static_cast<double>(mtp.depth);
     }
@@ -548,9 +552,13 @@ void PreparedStep::prepare(WorkCache& cache) {
       part.num_heads += 1;
     }
     stage.num_heads += part.num_heads;
-    if (stage.layers.size() < part.layers.size()) stage.layers.resize(part.layers.size(), 0);
+    if (stage.layers.size() < part.layers.size()) {
+      stage.layers.resize(part.layers.size(), 0);
+      stage.kept.resize(part.layers.size(), 0);
+    }
     for (size_t kind = 0; kind < part.layers.size(); ++kind) {
       stage.layers[kind] += part.layers[kind];
+      stage.kept[kind] += part.kept[kind];
     }
     if (rounds_.empty()) continue;
     std::vector<Part>& round = rounds_[i / pp];
@@ -559,8 +567,8 @@ void PreparedStep::prepare(WorkCache& cache) {
   std::vector<Stage> different;
   for (Stage& stage : stages_) {
     const auto same = std::ranges::find_if(different, [&](const Stage& other) {
-      return other.layers == stage.layers && other.num_heads == stage.num_heads &&
-             other.weights == stage.weights;
+      return other.layers == stage.layers && other.kept == stage.kept &&
+             other.num_heads == stage.num_heads && other.weights == stage.weights;
     });
     if (same != different.end()) {
       ++same->num_ranks;
@@ -571,26 +579,39 @@ void PreparedStep::prepare(WorkCache& cache) {
   stages_ = std::move(different);
 }
 
-void PreparedStep::count(LayerKind kind, int64_t window, double times, WorkCache& cache,
-                         Part& part) {
+void PreparedStep::count(LayerKind kind, int64_t window, double times, bool is_kept,
+                         WorkCache& cache, Part& part) {
   size_t place = 0;
   while (place < alike_.size() && (alike_[place].kind != kind || alike_[place].window != window)) {
     ++place;
   }
   if (place == alike_.size()) alike_.push_back({kind, window, &cache.layer(run_, kind, window)});
-  if (part.layers.size() <= place) part.layers.resize(place + 1, 0);
+  if (part.layers.size() <= place) {
+    part.layers.resize(place + 1, 0);
+    part.kept.resize(place + 1, 0);
+  }
   part.layers[place] += times;
+  if (is_kept) part.kept[place] += times;
 }
 
 StepTime PreparedStep::price(const Rates& rates, const TimeContext& context) const {
   const StepPricer pricer(run_, rates, context);
   std::vector<LayerTime> layers;
   for (const Alike& alike : alike_) layers.push_back(pricer.layer(alike));
+  std::vector<LayerTime> kept;
+  if (run_.knobs.recomputes_block()) {
+    PlanRun without = run_;
+    without.knobs.recompute = {};
+    const StepPricer pricer_of_kept(without, rates, context);
+    for (const Alike& alike : alike_) kept.push_back(pricer_of_kept.layer(alike));
+  }
   const LayerTime head = pricer.head(*head_);
   const auto time_of = [&](const auto& stage) {
     LayerTime sum;
     for (size_t i = 0; i < stage.layers.size(); ++i) {
-      StepPricer::add(layers[i], stage.layers[i], sum);
+      const double left = kept.empty() ? 0 : stage.kept[i];
+      StepPricer::add(layers[i], stage.layers[i] - left, sum);
+      if (left > 0) StepPricer::add(kept[i], left, sum);
     }
     StepPricer::add(head, stage.num_heads, sum);
     return sum;
@@ -670,21 +691,6 @@ StageParts stage_parts(const PlanRun& run, WorkCache& works, const Rates& rates)
 
 StepTime predict_step(const PlanRun& run, const Rates& rates, const TimeContext& context) {
   return PreparedStep(run).price(rates, context);
-}
-
-double tokens_per_s_per_device(const PlanRun& run, double step_seconds) {
-  if (step_seconds <= 0) return 0;
-  return static_cast<double>(run.global_batch_size) * static_cast<double>(run.seq_length) /
-         step_seconds / static_cast<double>(run.knobs.world_size());
-}
-
-base::Wall wall_of(const StepTime& step) {
-  std::array<double, base::kNumWalls> shares{};
-  for (size_t i = 0; i < step.parts.size(); ++i) {
-    shares[static_cast<size_t>(named(static_cast<TimePart>(i)).row->wall)] +=
-        step.parts[i] / step.seconds;
-  }
-  return base::binding_wall(shares);
 }
 
 }  // namespace moetune::tuner::planner

@@ -110,7 +110,7 @@ class PreparedStep {
   [[nodiscard]] StepTime price(const Rates& rates, const TimeContext& context = {}) const;
   [[nodiscard]] const PlanRun& run() const { return run_; }
   /// Changes choices that need no new preparation: recomputation, loss, sharding, dispatcher,
-  /// overlap, graphs. The sizes have to stay.
+  /// overlap, graphs. The sizes have to stay, and which layers full recomputation takes.
   void choose(const spec::PlanKnobs& knobs) { run_.knobs = knobs; }
 
   /// Layers that do the same.
@@ -123,7 +123,9 @@ class PreparedStep {
   struct Stage {
     double num_ranks = 1;        ///< with the same
     std::vector<double> layers;  ///< of each kind of `alike`, those of multi-token prediction too
-    double num_heads = 0;        ///< the model's and those of multi-token prediction
+    /// Part of them: what is not recomputed where a block of layers is.
+    std::vector<double> kept;
+    double num_heads = 0;  ///< the model's and those of multi-token prediction
     Weights weights;
   };
 
@@ -132,10 +134,12 @@ class PreparedStep {
   /// Layers and heads of a virtual stage.
   struct Part {
     std::vector<double> layers;
+    std::vector<double> kept;
     double num_heads = 0;
     bool operator==(const Part&) const = default;
   };
-  void count(spec::LayerKind kind, int64_t window, double times, WorkCache& cache, Part& part);
+  void count(spec::LayerKind kind, int64_t window, double times, bool is_kept, WorkCache& cache,
+             Part& part);
 
   PlanRun run_;
   std::shared_ptr<WorkCache> own_;  ///< without a cache from the caller

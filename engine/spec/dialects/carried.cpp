@@ -123,7 +123,8 @@ bool have_same_layout(const RunConfig& a, const RunConfig& b) {
   return a.pipeline_layout == b.pipeline_layout &&
          has_same(&K::tp, &K::cp, &K::pp, &K::dp, &K::vpp, &K::ep, &K::etp, &K::fsdp,
                   &K::optimizer_instances, &K::first_stage_layers, &K::last_stage_layers,
-                  &K::micro_batch_size, &K::recompute, &K::offload);
+                  &K::micro_batch_size, &K::recompute, &K::recompute_method,
+                  &K::recompute_num_layers, &K::offload);
 }
 
 std::string text_of_keys(const std::vector<std::string>& keys) {

@@ -115,24 +115,51 @@ void write_stages(Writing& out) {
   }
 }
 
+constexpr std::string_view kRecomputeMethod = "full_recompute_method";
+constexpr std::string_view kRecomputeCount = "full_recompute_num_layers";
+
 /// Full recomputation says of how many layers at a time, and how they are chosen. Primus may name
 /// the layers instead; recipes and what was not given may say the rest.
 void check_full_recompute(Reading& in) {
   const bool is_said_elsewhere = in.run.is_partial || in.dialect == Dialect::megatron_bridge ||
                                  in.settings.find("recompute_layer_ids") != nullptr;
-  constexpr std::string_view kMethod = "recompute_method";
-  constexpr std::string_view kCount = "recompute_num_layers";
-  const bool has_all = !in.parts.word(kMethod).empty() && in.parts.integer(kCount);
+  const bool has_all =
+      !in.parts.word(kRecomputeMethod).empty() && in.parts.integer(kRecomputeCount);
   if (!has_all && !is_said_elsewhere && !in.options.is_echo) {
     in.problem(fmt::format("'{}' full needs '{}' and '{}'", in.key("recompute_granularity"),
-                           in.key(kMethod), in.key(kCount)));
+                           in.key(kRecomputeMethod), in.key(kRecomputeCount)));
+  }
+}
+
+/// Which layers full recomputation takes. What is not said is that of each layer by itself.
+void read_recomputed_layers(Reading& in) {
+  PlanKnobs& k = in.run.knobs;
+  const std::string method = in.parts.word(kRecomputeMethod);
+  const auto layers = in.parts.integer(kRecomputeCount);
+  if (!method.empty() && method != "none") {
+    if (const auto known = find_by_name<RecomputeMethod>(method)) {
+      k.recompute_method = *known;
+    } else {
+      in.problem(fmt::format("'{}' is '{}', expected uniform or block", in.key(kRecomputeMethod),
+                             shown(method)));
+    }
+  }
+  if (layers) {
+    const PlanKnobMember count = &PlanKnobs::recompute_num_layers;
+    if (!set_text(k, count, std::to_string(*layers))) {
+      in.problem(fmt::format("'{}' is '{}', expected {}", in.key(kRecomputeCount), *layers,
+                             values_of(count)));
+    }
+  } else if (k.recompute_method == RecomputeMethod::block) {
+    in.note(fmt::format("'{}' is block without '{}': 1 is taken", in.key(kRecomputeMethod),
+                        in.key(kRecomputeCount)));
   }
 }
 
 void read_recompute(Reading& in) {
   const std::string granularity = in.parts.word("recompute_granularity");
-  const std::string method = in.parts.word("recompute_method");
-  const auto layers = in.parts.integer("recompute_num_layers");
+  const std::string method = in.parts.word(kRecomputeMethod);
+  const auto layers = in.parts.integer(kRecomputeCount);
   std::vector<std::string> modules = in.parts.list("recompute_modules");
   PlanRecomputeSet& recompute = in.run.knobs.recompute;
   if (granularity.empty() || granularity == "none") {
@@ -146,13 +173,10 @@ void read_recompute(Reading& in) {
       in.note(fmt::format("'{}' says nothing beside '{}' full", in.key("recompute_modules"),
                           in.key("recompute_granularity")));
     }
-    if (method == "block" || layers.value_or(1) != 1) {
-      in.note(fmt::format("'{}' is '{}' with {} layers: moetune recomputes each layer",
-                          in.key("recompute_method"), shown(method), layers.value_or(1)));
-    }
+    read_recomputed_layers(in);
   } else if (granularity == "selective") {
-    if (!method.empty()) both_said(in, "recompute_granularity", "recompute_method");
-    if (layers) both_said(in, "recompute_granularity", "recompute_num_layers");
+    if (!method.empty()) both_said(in, "recompute_granularity", kRecomputeMethod);
+    if (layers) both_said(in, "recompute_granularity", kRecomputeCount);
     if (modules.empty()) modules = {"core_attn"};
     std::erase(modules, "full");
     recompute = set_of<PlanRecompute>(modules, "recompute_modules", in);
@@ -165,15 +189,16 @@ void read_recompute(Reading& in) {
 void write_recompute(Writing& out) {
   const PlanRecomputeSet& recompute = out.knobs().recompute;
   if (out.overrides_others) {
-    for (const char* part : {"recompute_granularity", "recompute_method", "recompute_num_layers"}) {
+    out.parts.say("recompute_granularity", "null");
+    for (const std::string_view part : {kRecomputeMethod, kRecomputeCount}) {
       out.parts.say(part, "null");
     }
   }
   if (recompute.empty()) return;
   if (recompute.has(PlanRecompute::full)) {
     out.parts.say("recompute_granularity", "full");
-    out.parts.say("recompute_method", "uniform");
-    out.parts.say("recompute_num_layers", int64_t{1});
+    out.parts.say(kRecomputeMethod, name_of(out.knobs().recompute_method));
+    out.parts.say(kRecomputeCount, int64_t{out.knobs().recompute_num_layers});
     return;
   }
   out.parts.say("recompute_granularity", "selective");

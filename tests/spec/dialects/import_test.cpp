@@ -348,7 +348,9 @@ BOOST_AUTO_TEST_CASE(an_experiment_of_primus) {
   BOOST_TEST(k.moe_grouped_gemm);
   BOOST_TEST(k.distributed_optimizer);
   BOOST_TEST(k.recompute.text() == "full");
-  BOOST_TEST(has_note(run, "recompute_method"));
+  BOOST_TEST((k.recompute_method == RecomputeMethod::block));
+  BOOST_TEST(k.recompute_num_layers == 4);
+  BOOST_TEST(!has_note(run, "recompute_method"));
   BOOST_TEST(run.model.at("model_type") == "mixtral");
   BOOST_TEST(run.model.at("num_hidden_layers") == 32);
   BOOST_TEST(run.model.at("num_key_value_heads") == 8);
@@ -510,6 +512,10 @@ const std::vector<Contradiction> kContradictions = {
      "'--recompute-method' and '--recompute-num-layers'"},
     {kLm, "--recompute-granularity full --recompute-method uniform", "full needs",
      "'--recompute-num-layers'"},
+    {kLm, "--recompute-granularity full --recompute-method blocks --recompute-num-layers 1",
+     "'--recompute-method' is 'blocks'", "expected uniform or block"},
+    {kLm, "--recompute-granularity full --recompute-method block --recompute-num-layers 0",
+     "'--recompute-num-layers' is '0'", "expected an integer from 1"},
     {kLm, "--recompute-granularity full --recompute-num-layers 1", "full needs",
      "'--recompute-method'"},
     {kLm, "--use-megatron-fsdp --use-torch-fsdp2", "'--use-megatron-fsdp'", "'--use-torch-fsdp2'"},

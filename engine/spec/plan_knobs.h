@@ -246,6 +246,7 @@ struct PlanKnobs {
   bool gradient_accumulation_fusion = true;
   float optimizer_offload_ratio = 0;    ///< of the optimizer's state, in the host's memory
   float capacity_factor = 0;            ///< 0: dropless
+  bool pad_to_capacity = false;         ///< counts where there is a capacity
   int32_t optimizer_instances = 1;      ///< replicas of the distributed optimizer's shards
   int32_t lora_rank = 32;               ///< of adapters, where the task is lora
   int32_t cuda_graph_warmup_steps = 3;  ///< before parts of a step are captured

@@ -59,10 +59,12 @@ std::string run_identity(const planner::PlanRun& run) {
   text += fmt::format("|{}|{}|{}", run.global_batch_size, run.seq_length, run.ep_chunks);
   for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
     const bool is_of_adapters = row.name == "lora_rank";
-    // Which layers are recomputed counts where it is not as usual.
-    const bool is_idle =
-        row.name.starts_with("recompute_") &&
-        (!run.knobs.recompute.has(spec::PlanRecompute::full) || run.knobs.recomputes_each_layer());
+    // Which layers are recomputed counts where it is not as usual, and so does padding.
+    const bool is_each =
+        !run.knobs.recompute.has(spec::PlanRecompute::full) || run.knobs.recomputes_each_layer();
+    const bool is_padded = run.knobs.pad_to_capacity && run.knobs.capacity_factor > 0;
+    const bool is_idle = (row.name.starts_with("recompute_") && is_each) ||
+                         (row.name == "pad_to_capacity" && !is_padded);
     if (row.name == "cuda_device_max_connections" || is_idle ||
         (is_of_adapters && run.knobs.task != spec::TrainingTask::lora)) {
       continue;

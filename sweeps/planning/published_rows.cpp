@@ -173,6 +173,22 @@ void read_sharding(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
   take("fsdp_sharding", sharding, fsdp_sharding_word(sharding, knobs.fsdp), knobs.fsdp);
 }
 
+/// Behind the other choices: the row's own key counts before other_knobs, and a graph of the
+/// experts takes no other number of rows.
+void read_padding(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
+  const std::string text = row.word("pad_to_capacity");
+  const std::optional<bool> is_on = switch_word(text);
+  if (is_on) {
+    knobs.pad_to_capacity = *is_on;
+  } else if (!text.empty()) {
+    assumed.push_back(fmt::format("pad_to_capacity not read: {} is neither true nor false",
+                                  row_word_shown(text)));
+  }
+  const bool is_captured = knobs.cuda_graphs.has(spec::PlanGraph::moe) ||
+                           knobs.cuda_graphs.has(spec::PlanGraph::full_iteration);
+  if (!is_on && is_captured && knobs.capacity_factor > 0) knobs.pad_to_capacity = true;
+}
+
 void read_offload(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
   if (!row.has("activation_offload")) return;
   const json& stated = row.at("activation_offload");
@@ -299,6 +315,7 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
     }
   }
   read_other_knobs(row, knobs, assumed);
+  read_padding(row, knobs, assumed);
 }
 
 void read_stages(const RowReader& row, tuner::planner::PlanRun& run) {

@@ -69,6 +69,7 @@ constexpr PlainSwitch kPlainSwitches[] = {
     {"delay_wgrad_compute", &PlanKnobs::delay_wgrad_compute},
     {"tp_comm_overlap", &PlanKnobs::tp_comm_overlap},
     {"fp8_param_gather", &PlanKnobs::fp8_param_gather},
+    {"moe_pad_expert_input_to_capacity", &PlanKnobs::pad_to_capacity},
     {"no_gradient_accumulation_fusion", &PlanKnobs::gradient_accumulation_fusion, true},
 };
 /// Switches that a command of Megatron-LM has to set, and that recipes have on.

@@ -53,6 +53,9 @@ inline constexpr OutputKey kRowKeys[] = {
     {"peft", "object", "", "As Megatron-Bridge has it."},
     {"peft.dim", "integer", "", "The same as lora_rank, where that is absent."},
     {"capacity_factor", "number", "", "Tokens that an expert takes; 0, below or absent: all."},
+    {"pad_to_capacity", "true or false", "",
+     "Experts have as many rows as that, whatever they receive. Absent: false, and true with a "
+     "graph of the experts."},
     {"recompute", "text, list or object", "",
      "full, none or selective; the modules of selective; or the next four. Absent: as the release "
      "has it, or none."},
@@ -107,6 +110,8 @@ inline constexpr OutputKey kRowKeys[] = {
     {"other_knobs.delay_wgrad_compute", "true or false", "", "As the knob."},
     {"other_knobs.tp_comm_overlap", "true or false", "", "As the knob."},
     {"other_knobs.fp8_param_gather", "true or false", "", "As the knob."},
+    {"other_knobs.moe_pad_expert_input_to_capacity", "true or false", "",
+     "pad_to_capacity, where that is absent."},
     {"other_knobs.no_gradient_accumulation_fusion", "true or false", "", "Switches the knob off."},
     {"other_knobs.moe_paged_stash", "true or false", "", "Switches fused_grouped_mlp on."},
     {"other_knobs.chunked_linear_cross_entropy", "true or false", "", "cross_entropy chunked."},

@@ -88,6 +88,7 @@ BOOST_AUTO_TEST_CASE(values_of_every_kind) {
       {"sequence_parallel", "false"},
       {"optimizer_offload_ratio", "0.25"},
       {"capacity_factor", "1.1"},
+      {"pad_to_capacity", "true"},
   };
   for (const auto& [name, value] : values) {
     set_plan_knob(knobs, row(name), value);

@@ -307,6 +307,28 @@ BOOST_AUTO_TEST_CASE(a_dash_makes_no_command) {
   BOOST_TEST((knobs_with({{"--overlap-moe-expert-parallel-comm", "False"}}) == knobs_with(off)));
 }
 
+BOOST_AUTO_TEST_CASE(padding_is_read_of_a_row) {
+  const auto pads = [](const json& value) {
+    json row = first_row();
+    row["capacity_factor"] = 1.5;
+    row["cuda_graphs"] = "none";
+    row["other_knobs"] = {{"moe_pad_expert_input_to_capacity", true}};
+    if (!value.is_null()) row["pad_to_capacity"] = value;
+    return read(row);
+  };
+  BOOST_TEST(pads(nullptr).run.knobs.pad_to_capacity);
+  BOOST_TEST(pads(true).run.knobs.pad_to_capacity);
+  BOOST_TEST(!pads(false).run.knobs.pad_to_capacity);
+  BOOST_TEST(!pads("False").run.knobs.pad_to_capacity);
+  BOOST_TEST(is_told(pads("soon"), "pad_to_capacity not read: 'soon' is neither true nor false"));
+  json row = first_row();
+  row["capacity_factor"] = 1.5;
+  row["cuda_graphs"] = "none";
+  BOOST_TEST(!read(row).run.knobs.pad_to_capacity);
+  row["cuda_graphs"] = "full_iteration";
+  BOOST_TEST(read(row).run.knobs.pad_to_capacity);
+}
+
 struct SwitchSample {
   const char* name;
   bool spec::PlanKnobs::*member;
@@ -322,6 +344,7 @@ const SwitchSample kSwitchSamples[] = {
     {"overlap_moe_expert_parallel_comm", &spec::PlanKnobs::overlap_moe_expert_parallel_comm, false},
     {"delay_wgrad_compute", &spec::PlanKnobs::delay_wgrad_compute, false},
     {"tp_comm_overlap", &spec::PlanKnobs::tp_comm_overlap, false},
+    {"moe_pad_expert_input_to_capacity", &spec::PlanKnobs::pad_to_capacity, false},
     {"no_gradient_accumulation_fusion", &spec::PlanKnobs::gradient_accumulation_fusion, true},
 };
 

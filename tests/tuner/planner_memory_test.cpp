@@ -678,6 +678,38 @@ BOOST_AUTO_TEST_CASE(titans_selective_checkpointing_keeps_every_second_product) 
       exactly);
 }
 
+BOOST_AUTO_TEST_CASE(only_a_padded_capacity_costs_memory) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 8;
+  run.knobs.ep = 8;
+  const auto peak_of = [&](double load, float capacity, bool pads) {
+    run.load = load;
+    run.knobs.capacity_factor = capacity;
+    run.knobs.pad_to_capacity = pads;
+    BOOST_TEST(expert_rows_ratio(run) == (pads && capacity > 0 ? static_cast<double>(capacity)
+                                          : capacity > 0
+                                              ? std::min(load, static_cast<double>(capacity))
+                                              : load));
+    return predict_memory(run).peak_bytes();
+  };
+  const double balanced = peak_of(1, 0, false);
+  const double uneven = peak_of(2, 0, false);
+  // Nothing is dropped, and nothing added.
+  BOOST_TEST(peak_of(1, 8, false) == balanced);
+  BOOST_TEST(peak_of(2, 2, false) == uneven);
+  BOOST_TEST(peak_of(2, 8, false) == uneven);
+  // What is beyond is dropped.
+  BOOST_TEST(peak_of(8, 2, false) == uneven);
+  // Rows as the capacity says, whatever the router does.
+  BOOST_TEST(peak_of(1, 2, true) == uneven);
+  BOOST_TEST(peak_of(8, 2, true) == uneven);
+  BOOST_TEST(peak_of(8, 1, true) == balanced);
+  // Without a capacity there is nothing to pad to.
+  BOOST_TEST(peak_of(2, 0, true) == uneven);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace moetune::tuner::planner

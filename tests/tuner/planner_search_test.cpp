@@ -297,6 +297,11 @@ BOOST_AUTO_TEST_CASE(each_rule_can_be_broken_and_says_so) {
       {"batch_divides", [](K& k) { k.micro_batch_size = 3; }},
       {"overlap_needs_ep", [](K& k) { k.overlap_moe_expert_parallel_comm = true; }},
       {"static_shapes", [](K& k) { k.cuda_graphs = {spec::PlanGraph::full_iteration}; }},
+      {"static_shapes",
+       [](K& k) {
+         k.cuda_graphs = {spec::PlanGraph::moe};
+         k.capacity_factor = 1;
+       }},
       {"recompute_fits_model", [](K& k) { k.recompute = {spec::PlanRecompute::mla_up_proj}; }},
       {"sequence_parallel_with_experts",
        [](K& k) {
@@ -655,15 +660,17 @@ BOOST_AUTO_TEST_CASE(rules_of_thumb_tell_who_keeps_to_them) {
   BOOST_TEST(of_batch(32, 1));
   BOOST_TEST(!of_batch(64, 1));  // 32 micro-batches a replica
   BOOST_TEST(of_batch(64, 8));
-  const auto of_graphs = [&](spec::PlanGraphSet graphs, float capacity_factor) {
+  const auto of_graphs = [&](spec::PlanGraphSet graphs, float capacity_factor, bool pads = false) {
     return agrees("graphs_of_static_shapes", [&](PlanRun& run) {
       run.knobs.cuda_graphs = graphs;
       run.knobs.capacity_factor = capacity_factor;
+      run.knobs.pad_to_capacity = pads;
     });
   };
   BOOST_TEST(of_graphs({spec::PlanGraph::attn, spec::PlanGraph::moe_router}, 0));
   BOOST_TEST(!of_graphs({spec::PlanGraph::moe}, 0));
-  BOOST_TEST(of_graphs({spec::PlanGraph::moe}, 1));
+  BOOST_TEST(!of_graphs({spec::PlanGraph::moe}, 1));
+  BOOST_TEST(of_graphs({spec::PlanGraph::moe}, 1, true));
   BOOST_TEST(!of_graphs({spec::PlanGraph::full_iteration}, 0));
   for (const char* name : {"cp_by_length", "batch_shrinks_with_cp", "graphs_of_static_shapes",
                            "selective_before_full", "no_attention_again"}) {

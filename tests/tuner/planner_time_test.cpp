@@ -303,6 +303,28 @@ BOOST_AUTO_TEST_CASE(of_a_block_some_layers_are_computed_again) {
   BOOST_TEST(block == predict_step(run, {}).part(TimePart::recompute) * 8 / 9, exactly);
 }
 
+BOOST_AUTO_TEST_CASE(only_a_padded_capacity_takes_time) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 16;
+  run.knobs.ep = 16;
+  const StepTime plain = predict_step(run, {});
+  run.load = 2;
+  const StepTime uneven = predict_step(run, {});
+  run.knobs.capacity_factor = 2;
+  BOOST_TEST(predict_step(run, {}).seconds == uneven.seconds);
+  run.load = 1;
+  BOOST_TEST(predict_step(run, {}).seconds == plain.seconds);
+  // Each rank computes and sends twice its balanced share.
+  run.knobs.pad_to_capacity = true;
+  BOOST_TEST(predict_step(run, {}).seconds == uneven.seconds);
+  // Of a rank's fourfold share half is dropped.
+  run.knobs.pad_to_capacity = false;
+  run.load = 4;
+  BOOST_TEST(predict_step(run, {}).part(TimePart::experts) == uneven.part(TimePart::experts));
+}
+
 BOOST_AUTO_TEST_CASE(what_hides_an_exchange_has_a_price) {
   const spec::ModelSpec model = moe_model();
   const spec::HardwareSpec hardware = machine(16);
@@ -580,7 +602,8 @@ BOOST_AUTO_TEST_CASE(choices_with_a_price_move_the_time) {
       {"fp8_param_gather", "true", {{"precision", "fp8-current-scaling"}}},
       {"fused_attention", "false"},
       {"optimizer_offload_ratio", "0.5"},
-      {"capacity_factor", "1.25"},
+      {"capacity_factor", "1.25", {{"pad_to_capacity", "true"}}},
+      {"pad_to_capacity", "true", {{"capacity_factor", "1.25"}}},
       {"moe_flex_dispatcher_num_sms", "8", {{"dispatcher", "hybridep"}}},
       {"cuda_device_max_connections", "1", {{"overlap_moe_expert_parallel_comm", "true"}}}};
   for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {

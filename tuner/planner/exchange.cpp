@@ -81,7 +81,9 @@ double exchange_seconds(const PlanRun& run) {
       placement.num_nodes > 1 ? hardware.inter_node.latency_ns : hardware.intra_node.latency_ns);
   // The dispatcher's own number of multiprocessors fills the links; fewer move less (assumed).
   const double few = std::max(1.0, own_multiprocessors(k.dispatcher) / exchange_multiprocessors(k));
-  return 1e-9 * (latency + few * run.load * std::max(intra, inter));
+  // Padding travels, too. Of what a capacity drops the price is kept: rates were fitted with it.
+  const double rows = std::max(run.load, expert_rows_ratio(run));
+  return 1e-9 * (latency + few * rows * std::max(intra, inter));
 }
 
 }  // namespace moetune::tuner::planner

@@ -116,6 +116,12 @@ spec::Knobs sizes_as_knobs(const spec::PlanKnobs& k) {
   return knobs;
 }
 
+double expert_rows_ratio(const PlanRun& run) {
+  const auto capacity = static_cast<double>(run.knobs.capacity_factor);
+  if (capacity <= 0) return run.load;
+  return run.knobs.pad_to_capacity ? capacity : std::min(capacity, run.load);
+}
+
 LayerSizes sizes_of(const PlanRun& run, spec::LayerKind kind, int64_t window) {
   const spec::PlanKnobs& k = run.knobs;
   const spec::ModelSpec& model = *run.model;
@@ -129,8 +135,8 @@ LayerSizes sizes_of(const PlanRun& run, spec::LayerKind kind, int64_t window) {
   sizes.etp = k.etp;
   sizes.tokens = context_tokens(run);
   sizes.own_tokens = sequence_tokens(run);
-  const double padded = k.capacity_factor > 0 ? static_cast<double>(k.capacity_factor) : run.load;
-  sizes.rows = sizes.own_tokens * static_cast<double>(model.experts_per_token) * k.etp * padded;
+  sizes.rows = sizes.own_tokens * static_cast<double>(model.experts_per_token) * k.etp *
+               expert_rows_ratio(run);
   // Chunks that are recomputed take turns, each with its backward.
   const bool takes_turns = k.recompute.has(spec::PlanRecompute::full);
   sizes.chunk_rows = sizes.rows / (takes_turns ? f64(std::max<int64_t>(run.ep_chunks, 1)) : 1.0);

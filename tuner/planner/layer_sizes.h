@@ -32,6 +32,10 @@ struct LayerSizes {
   bool is_narrow = false;  ///< products in 8 bits or less
 };
 
+/// Rows of the busiest rank's experts over their balanced share: its load, of which a capacity
+/// drops what is beyond. Padded experts have as many as their capacity, whatever they receive.
+double expert_rows_ratio(const PlanRun& run);
+
 /// Of a layer of this kind whose attention sees `window` keys (0 or less: the whole sequence).
 LayerSizes sizes_of(const PlanRun& run, spec::LayerKind kind, int64_t window);
 

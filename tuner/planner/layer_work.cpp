@@ -27,9 +27,7 @@ class Summer {
   Summer(const PlanRun& run, const plan::LayerDims& dims)
       : training_{.global_batch_size = run.global_batch_size, .seq_length = run.seq_length},
         context_{*run.model, training_, precision_of(run), dims, 0},
-        rows_(f64(dims.received_rows) * (run.knobs.capacity_factor > 0
-                                             ? static_cast<double>(run.knobs.capacity_factor)
-                                             : run.load)),
+        rows_(f64(dims.received_rows) * expert_rows_ratio(run)),
         send_rows_(f64(dims.tokens * dims.slots_per_token())) {}
 
   void add(BlockKind block, LayerWork& work) {

@@ -40,7 +40,8 @@ bool captures_experts(Run run) {
 }
 /// Whether experts have as many rows in every step.
 bool has_static_shapes(Run run) {
-  return run.knobs.capacity_factor > 0 || run.knobs.fused_grouped_mlp;
+  return (run.knobs.capacity_factor > 0 && run.knobs.pad_to_capacity) ||
+         run.knobs.fused_grouped_mlp;
 }
 
 bool batch_divides(Run run) {
@@ -231,8 +232,8 @@ constexpr PlanRule kRules[] = {
     {"static_shapes", [](Run run) { return !captures_experts(run) || has_static_shapes(run); },
      [](Run) {
        return std::string(
-           "graphs after the router need static shapes: capacity_factor, or fused_grouped_mlp "
-           "with its paged stash");
+           "graphs after the router need static shapes: capacity_factor and pad_to_capacity, or "
+           "fused_grouped_mlp with its paged stash");
      }},
     {"recompute_fits_model",
      [](Run run) {

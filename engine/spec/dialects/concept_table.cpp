@@ -282,6 +282,8 @@ constexpr Row kRows[] = {
      all("0")},
     {"capacity_factor", knob(&PlanKnobs::capacity_factor), megatron("--moe-expert-capacity-factor"),
      all("0")},
+    {"pad_to_capacity", knob(&PlanKnobs::pad_to_capacity),
+     megatron("--moe-pad-expert-input-to-capacity"), all("false")},
     {"moe_grouped_gemm",
      knob(&PlanKnobs::moe_grouped_gemm),
      megatron("--moe-grouped-gemm"),

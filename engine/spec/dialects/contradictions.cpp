@@ -58,14 +58,22 @@ void check_padding(Reading& in) {
       is_of_recipe) {
     return;
   }
-  const auto row =
-      std::ranges::find(carried_rows(), "moe_pad_expert_input_to_capacity", &Row::name);
-  const std::string key = key_of(*row, in.dialect);
-  const Setting* setting = in.settings.find(key);
-  if (setting == nullptr || setting->is_null) return;
-  if (!setting->words.empty() && setting->words.front() == "false") return;
-  in.problem(fmt::format("'{}' contradicts '{}' deepep: DeepEP takes no padded experts", key,
-                         in.key(kBackend)));
+  if (!in.run.knobs.pad_to_capacity) return;
+  in.problem(fmt::format("'{}' contradicts '{}' deepep: DeepEP takes no padded experts",
+                         in.key("pad_to_capacity"), in.key(kBackend)));
+}
+
+/// A graph of the experts needs as many rows in every step.
+void take_padding(Reading& in) {
+  PlanKnobs& k = in.run.knobs;
+  const bool is_captured =
+      k.cuda_graphs.has(PlanGraph::moe) || k.cuda_graphs.has(PlanGraph::full_iteration);
+  const bool is_open = k.capacity_factor > 0 && k.dispatcher != Dispatcher::deepep &&
+                       !is_stated(in, "pad_to_capacity") && may_stand_elsewhere(in);
+  if (!is_captured || !is_open) return;
+  k.pad_to_capacity = true;
+  in.note(fmt::format("a graph of the experts needs '{}', which is not said here: taken as on",
+                      in.key("pad_to_capacity")));
 }
 
 }  // namespace
@@ -76,6 +84,7 @@ void refuse_contradictions(Reading& reading) {
   check_gather_overlap(reading);
   check_state_types(reading);
   check_padding(reading);
+  take_padding(reading);
 }
 
 }  // namespace moetune::spec::dialects

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "engine/spec/dialects/texts.h"
 #include "engine/spec/implied_knobs.h"
@@ -47,6 +48,14 @@ const Row& carried_row(std::string_view name) {
 void add_implied(RunConfig& run, Dialect dialect) {
   if (dialect == Dialect::torchtitan) return;
   set_implied(run.knobs);
+  PlanKnobs& k = run.knobs;
+  // Primus has no word for HybridEP: DeepEP, which takes no padding, is written there.
+  const bool is_deepep = k.dispatcher == Dispatcher::deepep ||
+                         (dialect == Dialect::primus && k.dispatcher == Dispatcher::hybridep);
+  // Shapes behind the router have to stay as they were when a graph of them was captured.
+  const bool is_captured = k.cuda_graphs.has(PlanGraph::moe) || is_full_iteration(k);
+  if (is_captured && k.capacity_factor > 0 && !is_deepep) k.pad_to_capacity = true;
+  if (is_deepep && dialect != Dialect::primus) k.pad_to_capacity = false;
   add_variables(run, dialect);
 }
 
@@ -68,15 +77,7 @@ void write_implied(Writing& writing, std::vector<Setting>& settings) {
     if (!key.empty() && !is_said(key)) settings.push_back({.key = key, .words = {word}});
     return !key.empty();
   };
-  // Shapes behind the router have to stay as they were when a graph of them was captured.
-  const bool is_captured = k.cuda_graphs.has(PlanGraph::moe) || is_full_iteration(k);
-  // Primus has no word for HybridEP: DeepEP, which takes no padding, is written there.
-  const bool is_deepep =
-      k.dispatcher == Dispatcher::deepep ||
-      (writing.dialect == Dialect::primus && k.dispatcher == Dispatcher::hybridep);
-  if (is_captured && k.capacity_factor > 0 && !is_deepep) {
-    imply("moe_pad_expert_input_to_capacity", "true");
-  } else if (is_full_iteration(k) && k.capacity_factor == 0 && k.fused_grouped_mlp) {
+  if (is_full_iteration(k) && k.capacity_factor == 0 && k.fused_grouped_mlp) {
     const std::string factor =
         key_of(carried_row("moe_expert_rank_capacity_factor"), writing.dialect);
     if (imply("moe_paged_stash", "true") && !is_said(factor)) {
@@ -99,8 +100,9 @@ void leave_out_excluded(RunConfig& run, Dialect dialect, std::vector<std::string
     leave_out("moe_shared_expert_overlap", "the overlap of the experts' exchange");
   }
   // Primus' own DeepEP is another, and may take it.
-  if (run.knobs.dispatcher == Dispatcher::deepep && dialect != Dialect::primus) {
-    leave_out("moe_pad_expert_input_to_capacity", "DeepEP");
+  const bool is_deepep = run.knobs.dispatcher == Dispatcher::deepep && dialect != Dialect::primus;
+  if (is_deepep && std::exchange(run.knobs.pad_to_capacity, false)) {
+    notes.emplace_back("moe_pad_expert_input_to_capacity is left out: DeepEP excludes it");
   }
 }
 

@@ -133,6 +133,25 @@ BOOST_AUTO_TEST_CASE(what_is_said_in_other_words_is_not_implied) {
   BOOST_TEST(contains(export_run(run, Dialect::megatron_lm), "--moe-pad-expert-input-to-capacity"));
 }
 
+BOOST_AUTO_TEST_CASE(which_layers_are_recomputed_is_written) {
+  RunConfig run;
+  run.knobs.recompute = {PlanRecompute::full};
+  run.knobs.recompute_method = RecomputeMethod::block;
+  run.knobs.recompute_num_layers = 4;
+  const auto says = [&](Dialect dialect, const char* part) {
+    const std::string text = export_run(run, dialect);
+    BOOST_TEST(contains(text, part), text);
+  };
+  says(Dialect::megatron_lm, "--recompute-method block");
+  says(Dialect::megatron_lm, "--recompute-num-layers 4");
+  says(Dialect::megatron_bridge, "model.recompute_method=block");
+  says(Dialect::megatron_bridge, "model.recompute_num_layers=4");
+  says(Dialect::primus, "recompute_method: block");
+  says(Dialect::primus, "recompute_num_layers: 4");
+  says(Dialect::torchtitan, "torchtitan cannot be told recompute_method=block");
+  says(Dialect::torchtitan, "torchtitan cannot be told recompute_num_layers=4");
+}
+
 BOOST_AUTO_TEST_CASE(settings_may_follow_the_layout) {
   using enum Dialect;
   BOOST_TEST(follows_layout({"--hierarchical-context-parallel-sizes", "2 2"}, megatron_lm));

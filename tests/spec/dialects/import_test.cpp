@@ -332,6 +332,23 @@ BOOST_AUTO_TEST_CASE(adapters_of_bridge_and_primus) {
   BOOST_TEST(import_run(primus + "  dim: 64\n", kPrimus).knobs.lora_rank == 64);
 }
 
+BOOST_AUTO_TEST_CASE(padding_is_a_knob) {
+  const auto pads = [](const char* text, Dialect dialect) {
+    return import_run(text, dialect).knobs.pad_to_capacity;
+  };
+  const std::string plain = "--moe-token-dispatcher-type alltoall --moe-expert-capacity-factor 2";
+  BOOST_TEST(!pads(plain.c_str(), kLm));
+  BOOST_TEST(pads((plain + " --moe-pad-expert-input-to-capacity").c_str(), kLm));
+  BOOST_TEST(pads("model.moe_pad_expert_input_to_capacity=true", kBridge));
+  BOOST_TEST(pads("moe_pad_expert_input_to_capacity: true\n", kPrimus));
+  // A recipe may say it: without it no graph of the experts would start.
+  const std::string captured =
+      "model.moe_token_dispatcher_type=alltoall model.moe_expert_capacity_factor=2 "
+      "model.cuda_graph_impl=full_iteration";
+  BOOST_TEST(pads(captured.c_str(), kBridge));
+  BOOST_TEST(!pads((captured + " model.moe_pad_expert_input_to_capacity=false").c_str(), kBridge));
+}
+
 BOOST_AUTO_TEST_CASE(an_experiment_of_primus) {
   const std::string text = golden("primus.yaml");
   BOOST_TEST((detect_dialect(text) == kPrimus));

@@ -430,6 +430,11 @@ constexpr RemedyRow kRemedyRows[] = {
      {"oom"},
      "What is cheap and large is recomputed instead of kept; where that is so, whole layers are.",
      [](PlanKnobs& k) {
+       if (k.recomputes_block()) {
+         k.recompute_method = spec::RecomputeMethod::uniform;
+         k.recompute_num_layers = 1;
+         return true;
+       }
        if (k.recompute.has(PlanRecompute::full)) return false;
        return add_to(k.recompute, {PlanRecompute::moe_act, PlanRecompute::layernorm}) ||
               recompute_all(k);

@@ -478,6 +478,21 @@ BOOST_AUTO_TEST_CASE(products_in_fp8_have_torchtitans_words) {
   }));
 }
 
+// Where a block of layers is recomputed the others can be.
+BOOST_AUTO_TEST_CASE(more_than_a_block_can_be_recomputed) {
+  const FoundWall oom = wall_of("memory", "oom", 1);
+  RunToMend run = run_of(kMendedCommand);
+  BOOST_TEST((find(remedies_of(oom, run), "more_recomputation") == nullptr));
+  run.config->knobs.recompute_method = spec::RecomputeMethod::block;
+  run.config->knobs.recompute_num_layers = 4;
+  const std::vector<Remedy> found = remedies_of(oom, run);
+  const Remedy* remedy = find(found, "more_recomputation");
+  BOOST_TEST_REQUIRE(remedy != nullptr);
+  for (const char* flag : {"--recompute-method uniform", "--recompute-num-layers 1"}) {
+    BOOST_TEST((std::ranges::find(remedy->flags, flag) != remedy->flags.end()), flag);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(an_unknown_wall_has_no_remedy) {
   BOOST_TEST(
       remedies_of({base::WallLabel::unknown, "", {{"unknown", 0.9}, {"host", 0.1}}}, {}).empty());

@@ -337,7 +337,6 @@ Waiting waiting_for(const AttemptParts& parts, const RunFacts& facts,
   std::erase_if(silent, [&](int rank) { return waiters.elsewhere.contains(rank); });
   const auto name = [&](const std::vector<int>& ranks) {
     waiting.missing = ranks;
-    waiting.told.insert(ranks.begin(), ranks.end());
     waiting.who =
         fmt::format("{}{} did not come", is_likely ? "most likely " : "", words_of_ranks(ranks));
   };

@@ -33,7 +33,7 @@ constexpr const char* kCommandOfLog =
     "--num-virtual-stages-per-pipeline-rank 2 --expert-model-parallel-size 2 "
     "--expert-tensor-parallel-size 1 --use-distributed-optimizer --overlap-grad-reduce "
     "--overlap-param-gather --recompute-granularity selective "
-    "--recompute-modules moe_act layernorm --bf16";
+    "--recompute-modules moe_act layernorm --hidden-dropout 0 --attention-dropout 0 --bf16";
 
 }  // namespace
 

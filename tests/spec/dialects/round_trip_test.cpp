@@ -171,7 +171,7 @@ void leave_out(RunConfig& run, Dialect dialect) {
     const bool has_task = k.task != TrainingTask::lora || dialect != Dialect::megatron_lm;
     const bool is_of_recipe = k.task == TrainingTask::sft && dialect == Dialect::megatron_bridge;
     if (!has_task || is_of_recipe) k.task = TrainingTask::pretrain;
-    if (dialect == Dialect::megatron_bridge && preset_gathers_fp8(k)) k.fp8_param_gather = true;
+    if (dialect == Dialect::megatron_bridge) k.fp8_param_gather = preset_gathers_fp8(k);
     return;
   }
   const bool is_replicated =

@@ -365,7 +365,9 @@ void add_step_budgets(const std::vector<StepBudget>& budgets, std::vector<Metric
       sum.blocking_wait_ns += group.blocking_wait_ns;
     }
   }
-  for (const auto& [name, sum] : sums) {
+  for (const auto& entry : sums) {
+    const std::string& name = entry.first;
+    const GroupBudget& sum = entry.second;
     const auto add_mean = [&](const char* metric, int64_t value) {
       added.add_group(kWholeRun, metric, name,
                       static_cast<double>(value) / static_cast<double>(budgets.size()));

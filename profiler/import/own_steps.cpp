@@ -139,15 +139,15 @@ class OwnGroups {
   /// Ranks whose ends are no further apart are one communicator.
   void split(const std::string& group, const std::map<int32_t, OwnEnds>& ends, int64_t most_ns) {
     std::vector<std::vector<int32_t>> parts;
-    for (const auto& [rank, own] : ends) {
+    for (const auto& one : ends) {
       const auto part = std::ranges::find_if(parts, [&](const std::vector<int32_t>& ranks) {
-        const auto distance_ns = distance_between(ends.at(ranks.front()), own);
+        const auto distance_ns = distance_between(ends.at(ranks.front()), one.second);
         return distance_ns && *distance_ns <= most_ns;
       });
       if (part == parts.end()) {
-        parts.push_back({rank});
+        parts.push_back({one.first});
       } else {
-        part->push_back(rank);
+        part->push_back(one.first);
       }
     }
     for (const std::vector<int32_t>& ranks : parts) {

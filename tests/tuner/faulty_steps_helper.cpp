@@ -204,8 +204,9 @@ void put_into(plan::StepProgram& program, const Setup& setup) {
       return std::vector{inserted(Verb::fetch, -1, pass_of(segment))};
     });
   }
-  for (const auto& [fault, mark] : {std::pair{Fault::loader, kLoad}, {Fault::stall, kStall}}) {
-    if (!setup.has(fault) || program.rank != setup.faulty_rank) continue;
+  for (const auto& one : {std::pair{Fault::loader, kLoad}, {Fault::stall, kStall}}) {
+    const auto mark = one.second;
+    if (!setup.has(one.first) || program.rank != setup.faulty_rank) continue;
     insert_in_layers(program, [&](const plan::Segment& segment) {
       if (segment.is_backward) return std::vector<Instr>{};
       return std::vector{inserted(Verb::host, mark, plan::Pass::forward)};

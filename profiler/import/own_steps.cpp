@@ -211,10 +211,9 @@ class OwnRankTrace {
 
   void add(const StepTrace& step) {
     producers_.clear();
-    received_.clear();
     graph_launch_ns_.reset();
-    find_producers(step);
-    find_received(step);
+    for (const auto& [id, stream] : awaited_streams(step)) producers_[id] = {stream, 0};
+    received_ = received_bytes(step);
     host_ns_ = step.start_ns;
     for (const TraceRecord& one : step.records) {
       ++trace_.facts.num_events;
@@ -237,36 +236,6 @@ class OwnRankTrace {
   }
 
  private:
-  /// Records that another stream waits for.
-  void find_producers(const StepTrace& step) {
-    std::map<int64_t, int32_t> streams;  // by id
-    for (const TraceRecord& one : step.records) {
-      if (one.stream == kHostStream) continue;
-      const auto producer = streams.find(one.producer_id);
-      if (producer != streams.end() && producer->second != one.stream) {
-        producers_[one.producer_id] = {producer->second, 0};
-      }
-      streams.emplace(one.id, one.stream);
-    }
-  }
-
-  /// What one exchange of experts' rows brought, the other one of its layer takes back.
-  void find_received(const StepTrace& step) {
-    using Layer = std::tuple<int32_t, int32_t, bool>;  // layer, micro-batch, forward
-    std::map<Layer, std::array<std::vector<const TraceRecord*>, 2>> exchanges;
-    for (const TraceRecord& one : step.records) {
-      if (one.group != "ep" || !(says(one, "dispatch") || says(one, "combine"))) continue;
-      exchanges[{one.layer, one.micro_batch, says(one, "forward")}][says(one, "combine") ? 1 : 0]
-          .push_back(&one);
-    }
-    for (const auto& [layer, both] : exchanges) {
-      for (size_t chunk = 0; chunk < std::min(both[0].size(), both[1].size()); ++chunk) {
-        received_[both[0][chunk]->id] = both[1][chunk]->bytes;
-        received_[both[1][chunk]->id] = both[0][chunk]->bytes;
-      }
-    }
-  }
-
   uint32_t name(std::string_view text) { return trace_.names.intern(text); }
   uint16_t stream_of(int32_t stream) { return trace_.stream_row({0, stream}); }
 
@@ -404,6 +373,36 @@ class OwnRankTrace {
 };
 
 }  // namespace
+
+std::map<int64_t, int32_t> awaited_streams(const StepTrace& step) {
+  std::map<int64_t, int32_t> awaited;
+  std::map<int64_t, int32_t> streams;  // by id
+  for (const TraceRecord& one : step.records) {
+    if (one.stream == kHostStream) continue;
+    const auto producer = streams.find(one.producer_id);
+    if (producer != streams.end() && producer->second != one.stream) awaited.insert(*producer);
+    streams.emplace(one.id, one.stream);
+  }
+  return awaited;
+}
+
+std::map<int64_t, int64_t> received_bytes(const StepTrace& step) {
+  using Layer = std::tuple<int32_t, int32_t, bool>;  // layer, micro-batch, forward
+  std::map<Layer, std::array<std::vector<const TraceRecord*>, 2>> exchanges;
+  for (const TraceRecord& one : step.records) {
+    if (one.group != "ep" || !(says(one, "dispatch") || says(one, "combine"))) continue;
+    exchanges[{one.layer, one.micro_batch, says(one, "forward")}][says(one, "combine") ? 1 : 0]
+        .push_back(&one);
+  }
+  std::map<int64_t, int64_t> received;
+  for (const auto& [layer, both] : exchanges) {
+    for (size_t chunk = 0; chunk < std::min(both[0].size(), both[1].size()); ++chunk) {
+      received[both[0][chunk]->id] = both[1][chunk]->bytes;
+      received[both[1][chunk]->id] = both[0][chunk]->bytes;
+    }
+  }
+  return received;
+}
 
 std::vector<ImportedTrace> read_own_steps(const std::string& path) {
   const std::vector<StepTrace> steps = read_step_traces(path);

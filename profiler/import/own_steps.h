@@ -2,10 +2,13 @@
 // written can be given to whatever reads traces, and has the wall that its trial has.
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "profiler/imported_trace.h"
+#include "profiler/record.h"
 
 namespace moetune::profiler {
 
@@ -19,5 +22,11 @@ namespace moetune::profiler {
 ///    ends agree best is the other one. Ranks that messages connect are one pipeline.
 /// Throws base::UsageError as TraceFileFormat::read.
 std::vector<ImportedTrace> read_own_steps(const std::string& path);
+
+/// Streams of the records that another stream waits for, by id.
+std::map<int64_t, int32_t> awaited_streams(const StepTrace& step);
+/// Bytes that each exchange of experts' rows brings, by id: what it sends comes back by the other
+/// one of its layer and micro-batch.
+std::map<int64_t, int64_t> received_bytes(const StepTrace& step);
 
 }  // namespace moetune::profiler

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "profiler/export/chrome_json.h"
+#include "profiler/import/own_steps.h"
 #include "profiler/import/trace_files.h"
 #include "tests/import/played_kineto.h"
 
@@ -76,8 +77,8 @@ class TorchRecorder {
     trace_.facts.world_size = world_size;
     trace_.facts.device_names = {"NVIDIA H100 80GB HBM3"};
     thread_ = trace_.thread_row({1000 + step_.rank, 1000 + step_.rank});
-    find_producers();
-    find_received();
+    for (const auto& [id, stream] : profiler::awaited_streams(step_)) producers_[id] = {stream, 0};
+    received_ = profiler::received_bytes(step_);
     host_ns_ = step_.start_ns;
     for (const TraceRecord& one : step_.records) {
       if (one.stream == profiler::kHostStream) {
@@ -93,36 +94,6 @@ class TorchRecorder {
   }
 
  private:
-  /// Records that another stream waits for.
-  void find_producers() {
-    std::map<int64_t, int32_t> streams;  // by id
-    for (const TraceRecord& one : step_.records) {
-      if (one.stream == profiler::kHostStream) continue;
-      const auto producer = streams.find(one.producer_id);
-      if (producer != streams.end() && producer->second != one.stream) {
-        producers_[one.producer_id] = {producer->second, 0};
-      }
-      streams.emplace(one.id, one.stream);
-    }
-  }
-
-  /// What one exchange of experts' rows brought, the other one of its layer takes back.
-  void find_received() {
-    using Layer = std::tuple<int32_t, int32_t, bool>;  // layer, micro-batch, forward
-    std::map<Layer, std::array<std::vector<const TraceRecord*>, 2>> exchanges;
-    for (const TraceRecord& one : step_.records) {
-      if (one.group != "ep" || !(has(one, "dispatch") || has(one, "combine"))) continue;
-      exchanges[{one.layer, one.micro_batch, has(one, "forward")}][has(one, "combine") ? 1 : 0]
-          .push_back(&one);
-    }
-    for (const auto& [layer, both] : exchanges) {
-      for (size_t chunk = 0; chunk < std::min(both[0].size(), both[1].size()); ++chunk) {
-        received_[both[0][chunk]->id] = both[1][chunk]->bytes;
-        received_[both[1][chunk]->id] = both[0][chunk]->bytes;
-      }
-    }
-  }
-
   uint32_t name(std::string_view text) { return trace_.names.intern(text); }
 
   uint16_t stream_of(int32_t stream) { return trace_.stream_row({0, 7 + 4 * int64_t{stream}}); }

@@ -39,6 +39,8 @@ if [ -z "${GPU_CHECK_NO_BUILD:-}${BIN:-}" ] && command -v make >/dev/null; then
   fi
 fi
 BIN=${BIN:-build/release/bin}
+# A bundle has programs alone: models, hardware and texts are those of the checkout.
+[ -d "$BIN/../share/moetune" ] || export MOETUNE_SHARE=${MOETUNE_SHARE:-$PWD/sweeps}
 for program in "${programs[@]}"; do
   if ! [ -x "$BIN/$program" ]; then
     say "there is no $BIN/$program: not built, or without CUDA (see docs/gpu.md)"

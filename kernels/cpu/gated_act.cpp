@@ -31,7 +31,7 @@ struct Gelu {
   static Point<T> at(T g) {
     constexpr T kInvSqrt2 = T{0.5} * std::numbers::sqrt2_v<T>;
     constexpr T kInvSqrt2Pi = T{0.5} * std::numbers::sqrt2_v<T> * std::numbers::inv_sqrtpi_v<T>;
-    const T cdf = T{0.5} * (T{1} + std::erf(g * kInvSqrt2));
+    const T cdf = T{0.5} * std::erfc(-g * kInvSqrt2);  // 1 + erf() would cancel far below zero
     return {g * cdf, cdf + g * kInvSqrt2Pi * fast_exp(T{-0.5} * g * g)};
   }
 };
@@ -41,10 +41,11 @@ struct GeluTanh {
   static Point<T> at(T g) {
     constexpr T kScale = std::numbers::sqrt2_v<T> * std::numbers::inv_sqrtpi_v<T>;
     constexpr T kCubic = static_cast<T>(0.044715);
-    const T tanh = std::tanh(kScale * (g + kCubic * g * g * g));
-    const T inner_slope = kScale * (T{1} + T{3} * kCubic * g * g);
-    return {T{0.5} * g * (T{1} + tanh),
-            T{0.5} * (T{1} + tanh) + T{0.5} * g * (T{1} - tanh * tanh) * inner_slope};
+    // (1 + tanh(x)) / 2 as the sigmoid of 2 x: the sum would cancel far below zero.
+    const T twice = T{2} * kScale * (g + kCubic * g * g * g);
+    const T slope = T{2} * kScale * (T{1} + T{3} * kCubic * g * g);
+    const T sigmoid = T{1} / (T{1} + fast_exp(-twice));
+    return {g * sigmoid, sigmoid + sigmoid * (T{1} - sigmoid) * g * slope};
   }
 };
 

@@ -23,15 +23,16 @@ __device__ Point silu(float g) {
 }
 
 __device__ Point gelu(float g) {
-  const float cdf = 0.5F * (1.0F + erff(g * kInvSqrt2));
+  const float cdf = 0.5F * erfcf(-g * kInvSqrt2);  // 1 + erf() would cancel far below zero
   return {g * cdf, cdf + g * kInvSqrt2Pi * __expf(-0.5F * g * g)};
 }
 
 __device__ Point gelu_tanh(float g) {
-  const float tanh = tanhf(kSqrt2OverPi * (g + kGeluCubic * g * g * g));
-  const float inner_slope = kSqrt2OverPi * (1.0F + 3.0F * kGeluCubic * g * g);
-  return {0.5F * g * (1.0F + tanh),
-          0.5F * (1.0F + tanh) + 0.5F * g * (1.0F - tanh * tanh) * inner_slope};
+  // (1 + tanh(x)) / 2 as the sigmoid of 2 x: the sum would cancel far below zero.
+  const float twice = 2.0F * kSqrt2OverPi * (g + kGeluCubic * g * g * g);
+  const float slope = 2.0F * kSqrt2OverPi * (1.0F + 3.0F * kGeluCubic * g * g);
+  const float sigmoid = __fdividef(1.0F, 1.0F + __expf(-twice));
+  return {g * sigmoid, sigmoid + sigmoid * (1.0F - sigmoid) * g * slope};
 }
 
 __device__ Point relu(float g) { return {g > 0.0F ? g : 0.0F, g > 0.0F ? 1.0F : 0.0F}; }

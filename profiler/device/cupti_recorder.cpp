@@ -6,6 +6,7 @@
 #include <cupti.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <mutex>
 #include <utility>
@@ -149,11 +150,7 @@ class CuptiRecorder final : public DeviceRecorder {
   void pause() override {
     if (!is_active_ || enabled_.empty()) return;
     for (const CUpti_ActivityKind kind : enabled_) cuptiActivityDisable(kind);
-    for (const CUpti_driver_api_trace_cbid_enum id : kDriverCalls) {
-      if (has_chosen_calls_) cuptiActivityEnableDriverApi(id, 0);
-    }
     enabled_.clear();
-    has_chosen_calls_ = false;
     if (!is_alive()) return;
     // Before a flush the device is idle, or its last records have no times.
     cudaDeviceSynchronize();
@@ -233,7 +230,7 @@ class CuptiRecorder final : public DeviceRecorder {
     if (options_.detail >= DeviceDetail::launches) {
       kinds.push_back(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION);
       kinds.push_back(CUPTI_ACTIVITY_KIND_RUNTIME);
-      if (options_.use_all_driver_calls) kinds.push_back(CUPTI_ACTIVITY_KIND_DRIVER);
+      kinds.push_back(CUPTI_ACTIVITY_KIND_DRIVER);
       // Without them nobody knows what a kernel waited for, and no communication blocks.
       kinds.push_back(CUPTI_ACTIVITY_KIND_SYNCHRONIZATION);
       kinds.push_back(CUPTI_ACTIVITY_KIND_CUDA_EVENT);
@@ -260,19 +257,17 @@ class CuptiRecorder final : public DeviceRecorder {
     if (options_.detail >= DeviceDetail::launches) choose_calls();
   }
 
-  void choose_calls() {
+  /// Switches off what says nothing about the step. A refusal costs a little time only. The other
+  /// way, calls switched on without their kind, loses the launches of cuBLASLt and cuDNN (seen on
+  /// an H100 with driver 580).
+  void choose_calls() const {
     for (const CUpti_runtime_api_trace_cbid_enum id : kIdleRuntimeCalls) {
-      cuptiActivityEnableRuntimeApi(id, 0);  // costs a little when it fails
+      cuptiActivityEnableRuntimeApi(id, 0);
     }
     if (options_.use_all_driver_calls) return;
-    has_chosen_calls_ = true;
-    for (const CUpti_driver_api_trace_cbid_enum id : kDriverCalls) {
-      if (cuptiActivityEnableDriverApi(id, 1) == CUPTI_SUCCESS) continue;
-      // Better all calls than launches that nobody made.
-      if (cuptiActivityEnable(CUPTI_ACTIVITY_KIND_DRIVER) == CUPTI_SUCCESS) {
-        enabled_.push_back(CUPTI_ACTIVITY_KIND_DRIVER);
-      }
-      return;
+    for (int id = 1; id < CUPTI_DRIVER_TRACE_CBID_SIZE; ++id) {
+      if (std::ranges::find(kDriverCalls, id) != kDriverCalls.end()) continue;
+      cuptiActivityEnableDriverApi(static_cast<CUpti_CallbackId>(id), 0);
     }
   }
 
@@ -282,7 +277,6 @@ class CuptiRecorder final : public DeviceRecorder {
   std::string note_;
   StepWindow window_;
   std::vector<CUpti_ActivityKind> enabled_;
-  bool has_chosen_calls_ = false;  // of the driver
 };
 
 }  // namespace

@@ -140,125 +140,6 @@ bool ImportedSteps::holds_up(const Rank& rank, const HostCall& call) const {
          first->thread == call.thread;
 }
 
-void ImportedSteps::find_stream_waits(Rank& rank) const {
-  const ImportedTrace& trace = traces_[rank.trace];
-  std::unordered_map<uint32_t, int64_t> calls;  // by correlation
-  for (const ImportedSync& sync : trace.syncs) {
-    if (sync.kind != SyncKind::stream_wait) continue;
-    for (const uint32_t correlation : {sync.correlation, sync.record_correlation}) {
-      if (correlation != 0) calls.emplace(correlation, -1);
-    }
-  }
-  if (!calls.empty()) {
-    for (const HostCall& call : trace.calls) {
-      const auto at = calls.find(call.correlation);
-      if (at != calls.end() && at->second < 0) at->second = call.start_ns;
-    }
-  }
-  // By correlation of the call, of waits whose producer the file does not say: the stream, if it
-  // says that.
-  std::unordered_map<uint32_t, uint32_t> waiting_streams;
-  std::vector<uint32_t> stated;
-  for (const ImportedSync& sync : trace.syncs) {
-    if (sync.kind != SyncKind::stream_wait || sync.correlation == 0) continue;
-    const int64_t wait_ns = calls[sync.correlation];
-    if (wait_ns < 0) continue;
-    if (sync.stream == kNoRow || sync.producer_stream == kNoRow) {
-      waiting_streams.emplace(sync.correlation, sync.stream);
-      continue;
-    }
-    stated.push_back(sync.correlation);
-    const int64_t record_ns = sync.record_correlation == 0 ? -1 : calls[sync.record_correlation];
-    rank.stream_waits.push_back({wait_ns, record_ns < 0 ? wait_ns : std::min(record_ns, wait_ns),
-                                 sync.stream, sync.producer_stream, false});
-  }
-  for (const HostCall& call : trace.calls) {
-    if (call.kind == CallKind::stream_wait) waiting_streams.emplace(call.correlation, kNoRow);
-  }
-  for (const uint32_t correlation : stated) waiting_streams.erase(correlation);
-  if (!waiting_streams.empty()) infer_stream_waits(rank, waiting_streams);
-  std::ranges::stable_sort(rank.stream_waits, {}, &StreamWait::wait_ns);
-}
-
-/// `waiting_streams` by correlation of the waiting calls; kNoRow: not known.
-void ImportedSteps::infer_stream_waits(
-    Rank& rank, const std::unordered_map<uint32_t, uint32_t>& waiting_streams) const {
-  const ImportedTrace& trace = traces_[rank.trace];
-  std::unordered_map<uint32_t, uint32_t> launched_on;  // by row of the call: the stream
-  for (const ImportedOp& op : trace.ops) {
-    if (op.call != kNoRow) launched_on.emplace(op.call, op.stream);
-  }
-  struct Thread {
-    uint32_t stream = kNoRow;              ///< of the launch before
-    std::map<uint32_t, int64_t> recorded;  ///< by stream: the last event, when
-    std::vector<int64_t> open;             ///< waits since, when
-  };
-  std::vector<Thread> threads(trace.threads.size());
-  // Those that wait for another stream than their own.
-  const auto close = [&](const Thread& thread, int64_t wait_ns, uint32_t stream) {
-    StreamWait wait = {wait_ns, -1, stream, kNoRow, true};
-    for (const auto& [other, recorded_ns] : thread.recorded) {
-      if (other == stream || recorded_ns > wait_ns || recorded_ns <= wait.record_ns) continue;
-      wait.record_ns = recorded_ns;
-      wait.producer_stream = other;
-    }
-    if (wait.producer_stream != kNoRow) rank.stream_waits.push_back(wait);
-  };
-  for (uint32_t row = 0; row < trace.calls.size(); ++row) {
-    const HostCall& call = trace.calls[row];
-    Thread& thread = threads[call.thread];
-    if (call.kind == CallKind::event_record && thread.stream != kNoRow) {
-      thread.recorded[thread.stream] = call.start_ns;
-    }
-    if (call.kind == CallKind::stream_wait) {
-      const auto waiting = waiting_streams.find(call.correlation);
-      if (waiting == waiting_streams.end()) continue;
-      if (waiting->second != kNoRow) {
-        close(thread, call.start_ns, waiting->second);
-      } else {
-        thread.open.push_back(call.start_ns);
-      }
-    }
-    const auto launched = launched_on.find(row);
-    if (launched == launched_on.end()) continue;
-    for (const int64_t wait_ns : thread.open) close(thread, wait_ns, launched->second);
-    thread.open.clear();
-    thread.stream = launched->second;
-  }
-}
-
-/// A host that is late hides from the times that its work needed a message, too; the order of the
-/// program still tells it. Without that, dropping the host's time would let work start before what
-/// it works on has come.
-void ImportedSteps::infer_message_waits(Rank& rank) const {
-  const ImportedTrace& trace = traces_[rank.trace];
-  const auto& matched_ops = matched_ops_[rank.trace];
-  const auto is_receive = [](const auto& matched) { return matched.second.is_receive; };
-  if (std::ranges::none_of(matched_ops, is_receive)) return;
-  std::vector<StreamWait> waits;
-  std::vector<uint32_t> received;  // since the last kernel
-  uint32_t last_call = kNoRow;
-  for (const uint32_t row : ops_by_call(trace, [](const ImportedOp&) { return true; })) {
-    const ImportedOp& op = trace.ops[row];
-    // Of the several operations of a call the first.
-    if (std::exchange(last_call, op.call) == op.call) continue;
-    const auto matched = matched_ops.find(row);
-    if (matched != matched_ops.end() && matched->second.is_receive) received.push_back(row);
-    const bool is_kernel = op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph;
-    if (!is_kernel || rank.work.of(op) == WorkClass::communication) continue;
-    for (const uint32_t one : received) {
-      const ImportedOp& message = trace.ops[one];
-      if (message.stream == op.stream) continue;
-      // This program lets the two run beside each other.
-      if (op.start_ns < message.end_ns - kRoundingNs) return;
-      waits.push_back({trace.calls[op.call].start_ns, trace.calls[message.call].start_ns, op.stream,
-                       message.stream, true});
-    }
-    received.clear();
-  }
-  rank.stream_waits = std::move(waits);
-}
-
 void ImportedSteps::find_slices(const CollectiveMatching& matching) {
   const auto marked = steps_of_ranks(traces_, matching);
   std::vector<TraceWindows> windows;
@@ -562,13 +443,25 @@ class ImportedSteps::Writer {
     if (!rank_.stream_waits.empty()) {
       launched_[op.stream].push_back({call == nullptr ? host_ns_ : call->start_ns, id});
     }
-    const bool is_copy = call != nullptr && op.kind == ActivityKind::copy;
+    last_copy_ = copy_of(op, call);
+    // From memory that is not pinned a call of any name returns when its copy is nearly done.
+    const int64_t nearly_ns = op.end_ns - op.duration_ns() / 20;
     const bool is_waited_for =
-        is_copy && (call->kind == CallKind::blocking_copy ||
-                    (call->kind == CallKind::copy && call->end_ns >= op.end_ns));
+        last_copy_ != nullptr &&
+        (call->kind == CallKind::blocking_copy ||
+         (call->kind == CallKind::copy && call->end_ns >= nearly_ns));
     if (is_waited_for && call->end_ns > host_ns_) {
-      add_host(RecordKind::host_sync, "copy", host_ns_, call->end_ns, id);
+      add_host(RecordKind::host_sync, last_copy_, host_ns_, call->end_ns, id);
     }
+  }
+
+  /// The name of a wait for this work, if it is a copy: without offloading, or with input that is
+  /// there in time, the host would not wait for it.
+  const char* copy_of(const ImportedOp& op, const HostCall* call) const {
+    if (call == nullptr || op.kind != ActivityKind::copy) return nullptr;
+    if (op.path != CopyPath::to_device && op.path != CopyPath::to_host) return "copy";
+    if (rank_.is_offloading) return "wait for offload";
+    return op.path == CopyPath::to_device ? "wait for input" : "copy";
   }
 
   /// Kernels between an exchange that brings rows of experts and the one that takes them back are
@@ -603,8 +496,11 @@ class ImportedSteps::Writer {
   void add_stop(const HostCall& call) {
     load_until(call.start_ns);
     const bool is_sync = call.kind == CallKind::sync;
-    add_host(is_sync ? RecordKind::host_sync : RecordKind::host_work, is_sync ? "sync" : "alloc",
+    // A program that waits right behind a copy waits for that.
+    const char* what = !is_sync ? "alloc" : last_copy_ != nullptr ? last_copy_ : "sync";
+    add_host(is_sync ? RecordKind::host_sync : RecordKind::host_work, what,
              std::max(call.start_ns, host_ns_), call.end_ns);
+    last_copy_ = nullptr;
   }
 
   struct Producer {
@@ -652,6 +548,7 @@ class ImportedSteps::Writer {
   StepTrace step_;
   int64_t host_ns_ = 0;
   int64_t device_end_ns_ = 0;
+  const char* last_copy_ = nullptr;  ///< copy_of() what was enqueued last, until it is waited for
   struct ExpertKernel {
     int64_t id = 0;
     uint32_t row = 0;

@@ -153,6 +153,8 @@ void StepCauses::find_traits() {
         break;
       case RecordKind::host_sync:
         set(kSync, true);
+        set(kInput, has_word(record, {"input"}));
+        set(kOffload, has_word(record, {"offload"}));
         break;
       case RecordKind::host_work:
         set(kAllocator, has_word(record, {"alloc", "Malloc", "Free"}));
@@ -245,6 +247,7 @@ void StepCauses::drop_one(SubCause cause, size_t place, ReplayOp& op) const {
       return;
     case SubCause::loader:
       if (is(kLoader) || is(kInput)) op.duration_ns = 0;
+      if (is(kInput) && is(kSync)) op.is_waiting = false;
       if (is_stall(op)) op.gap_ns = usual_gap_ns_;
       return;
     case SubCause::bubble:
@@ -265,7 +268,10 @@ void StepCauses::drop_one(SubCause cause, size_t place, ReplayOp& op) const {
       if (!is_stall(op)) op.gap_ns = 0;
       return;
     case SubCause::offload:
-      if (is(kOffload)) op.duration_ns = 0;
+      if (!is(kOffload)) return;
+      op.duration_ns = op.launch_ns = 0;
+      if (!is_stall(op)) op.gap_ns = 0;
+      if (is(kSync)) op.is_waiting = false;
       return;
     case SubCause::unexplained:
       op.slack_ns = 0;

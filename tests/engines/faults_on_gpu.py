@@ -40,13 +40,15 @@ DEFAULT_CASE_S = 8  # what a case is expected to take, before one ran
 
 @dataclasses.dataclass(frozen=True)
 class Sizes:
-    hidden: int = 1024
+    """By default so large that healthy steps are bound by the device, also under the profiler, which slows the host."""
+
+    hidden: int = 2048
     heads: int = 16
     ffn: int = 4096
-    layers: int = 6
+    layers: int = 5
     experts: int = 8
     top_k: int = 2
-    batch: int = 4
+    batch: int = 8
     sequence: int = 2048
     vocabulary: int = 4096
     own_parameters: bool = False  # one for each expert's weight, not one for all experts of a layer
@@ -81,20 +83,20 @@ class Case:
 CASES = (
     Case("large_gemms", "compute", "FLOPs", "nothing; large products",
          Sizes(hidden=4096, heads=32, layers=3, experts=4, batch=8)),
-    Case("sync_per_layer", "host", "sync", "each layer fetches how full its experts are and works 1 ms on that",
+    Case("sync_per_layer", "host", "sync", "each layer fetches how full its experts are and works 5 ms on that",
          healthy="nothing is fetched"),
     Case("slow_loader", "host", "loader", "each batch comes late, by 60 % of a step", healthy="batches are there"),
     Case("offload", "memory", "offload", "save_on_cpu with pinned memory around each layer",
-         Sizes(ffn=2048, layers=4, sequence=1024), healthy="activations stay on the device"),
+         Sizes(layers=3), healthy="activations stay on the device"),
     Case("bandwidth_bound", "compute", "bandwidth", "norms in FP32, operator by operator, with passes over activations",
-         Sizes(ffn=512, layers=3, experts=4, batch=16, sequence=1024), healthy="norms in one kernel, no passes"),
+         Sizes(hidden=1024, ffn=512, layers=3, experts=4, batch=16, sequence=1024), healthy="norms in one kernel, no passes"),
     Case("tiny_experts", "host", "launch", "128 experts, one small product after the other",
          Sizes(hidden=512, heads=8, ffn=512, layers=1, experts=128, batch=2, sequence=1024),
          (("compute", "occupancy"),), "one batched product for all experts"),
     Case("allocator_storm", "host", "allocator", "empty_cache() in each layer", healthy="the cache is kept",
          needs_gpu=True),
     Case("gc_stall", "host", "loader",
-         "the host stands still for 20 ms before the second layer, as in a garbage collection",
+         "the host stands still for 60 ms before the second layer, as in a garbage collection",
          healthy="it does not"),
     Case("optimizer_foreach_off", "host", "launch", "AdamW launches several kernels for each parameter",
          Sizes(hidden=512, heads=8, ffn=1024, layers=3, experts=16, batch=4, sequence=512, own_parameters=True),
@@ -103,9 +105,9 @@ CASES = (
     Case("recompute", "memory", "recompute", "each layer is recomputed, with ample memory", others=(("compute", None),),
          healthy="nothing is recomputed"),
     Case("pageable_copies", "host", "loader", "a large input is copied from pageable memory before each step",
-         Sizes(layers=4, features=8), (("host", "sync"),), "pinned memory, copied a step ahead beside the work"),
+         Sizes(layers=4, features=2), (("host", "sync"),), "pinned memory, copied a step ahead beside the work"),
     Case("attention_math", "compute", "bandwidth", "attention writes all scores, at a long sequence",
-         Sizes(heads=8, ffn=1024, layers=3, experts=4, batch=2, sequence=4096), (("compute", None),),
+         Sizes(hidden=1024, heads=8, ffn=1024, layers=3, experts=4, batch=2, sequence=4096), (("compute", None),),
          "fused attention"),
     # Last: a capture that fails may take the device's context with it.
     Case("tiny_kernels", "host", "launch", "nothing but a narrow model, launched kernel by kernel",
@@ -191,7 +193,7 @@ class Layer(torch.nn.Module):
         slot = torch.where(is_kept, chosen * rows + place, e * rows)
         if fault == "sync_per_layer":
             self.fullness = is_kept.float().mean().item()
-            keep_busy(1e-3)
+            keep_busy(5e-3)
 
         copies = x.unsqueeze(1).expand(-1, k, -1).reshape(-1, x.shape[1])
         taken = x.new_zeros(e * rows + 1, x.shape[1]).index_copy(0, slot, copies)
@@ -230,7 +232,7 @@ class Model(torch.nn.Module):
             x = x + features.view(*x.shape[:2], -1, x.shape[2]).mean(2).to(x.dtype)
         for i, layer in enumerate(self.layers):
             if fault == "gc_stall" and i == 1:
-                keep_busy(20e-3)
+                keep_busy(60e-3)
             if fault == "recompute":
                 x = checkpoint(layer, x, fault, use_reentrant=False)
             elif fault == "offload":
@@ -456,6 +458,8 @@ def run_case(case, sizes, device, folder):
     truth["step_ms_faulty"] = spread(times_ms[-1])
     truth["step_ms_healthy"] = None if healthy is None else spread(times_ms[0])
 
+    if case.healthy and case.name != "tiny_kernels":  # to be compared with the faulty one
+        record_small(lambda: training.step(None), os.path.join(folder, f"{case.name}-healthy.json.gz"), is_gpu)
     trace = f"{case.name}.json.gz"
     path = os.path.join(folder, trace)
     num_steps = record_small(faulty, path, is_gpu)

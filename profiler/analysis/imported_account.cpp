@@ -18,21 +18,27 @@
 namespace moetune::profiler {
 namespace {
 
-/// The account of one rank, summed over its window.
+/// The account of one rank, summed over the window of its counted steps.
 class RankAccount {
  public:
-  RankAccount(const ImportedTrace& trace, const std::vector<bool>& is_message,
-              const WaitsByOp& waits)
-      : trace_(trace), is_message_(is_message), waits_(waits), groups_(trace, is_message, costs_) {}
+  RankAccount(const ImportedTrace& trace, const CountedSteps& steps,
+              const std::vector<bool>& is_message, const WaitsByOp& waits)
+      : trace_(trace),
+        steps_(steps),
+        is_message_(is_message),
+        waits_(waits),
+        groups_(trace, is_message, costs_) {}
 
   /// None without device work.
   std::optional<StepBudget> sums() {
     const TraceExtent extent = extent_of(trace_);
     if (extent.last_ns - extent.first_ns > kMaxTraceNs) return std::nullopt;
     const TraceWindows windows(trace_, DeviceOps::all);
-    auto window = judged_window(trace_, windows);
+    auto window = counted_window(windows);
     if (!window) return std::nullopt;
-    const std::vector<CauseSegment> segments = explain_steps(trace_, *window, windows.wide());
+    const std::vector<CauseSegment> segments =
+        steps_.host ? explain_steps(trace_, *steps_.host, *window, windows.wide())
+                    : explain_window(trace_, *window, windows.wide());
     take_figures(windows.measure_wide(*window));
     add_volumes(window->ops, windows.wide());
     book(segments, recomputed_alone(trace_, window->ops, windows.wide()));
@@ -44,6 +50,13 @@ class RankAccount {
   }
 
  private:
+  /// Where no step counts all that was launched, as for the verdict.
+  [[nodiscard]] std::optional<TraceWindow> counted_window(const TraceWindows& windows) const {
+    if (!steps_.host) return judged_window(trace_, windows);
+    const ImportedStep all = {0, steps_.host->start_ns, steps_.host->end_ns};
+    return windows.make(WindowKind::step_by_launch, &all);
+  }
+
   void take_figures(const WindowBudget& figures) {
     sums_.step_ns = figures.window_ns;
     sums_.device_busy_ns = figures.busy_ns;
@@ -150,6 +163,7 @@ class RankAccount {
   }
 
   const ImportedTrace& trace_;
+  const CountedSteps& steps_;
   const std::vector<bool>& is_message_;
   const WaitsByOp& waits_;
   GroupCosts costs_;  ///< of no interest here
@@ -182,7 +196,8 @@ void divide(StepBudget& budget, double by) {
 }  // namespace
 
 std::vector<StepBudget> imported_budgets(std::span<const ImportedTrace> traces,
-                                         const CollectiveMatching& matching, size_t num_steps) {
+                                         const CollectiveMatching& matching,
+                                         std::span<const CountedSteps> steps) {
   std::vector<WaitsByOp> waits(traces.size());
   for (const MatchedCollective& one : matching.matched) {
     const CollectivePart& last = one.parts[one.last];
@@ -194,9 +209,10 @@ std::vector<StepBudget> imported_budgets(std::span<const ImportedTrace> traces,
   const std::vector<std::vector<bool>> is_message = stage_messages_of(traces, matching);
   std::vector<StepBudget> budgets;
   for (size_t i = 0; i < traces.size(); ++i) {
-    std::optional<StepBudget> sums = RankAccount(traces[i], is_message[i], waits[i]).sums();
+    std::optional<StepBudget> sums =
+        RankAccount(traces[i], steps[i], is_message[i], waits[i]).sums();
     if (!sums) continue;
-    divide(*sums, static_cast<double>(std::max<size_t>(1, num_steps)));
+    divide(*sums, static_cast<double>(steps[i].num));
     sums->rank = static_cast<int32_t>(i);
     sums->device_idle_ns = sums->step_ns - sums->device_busy_ns;
     sums->compute_absent_ns = sums->step_ns - sums->compute_busy_ns;

@@ -2,18 +2,18 @@
 // the cause that the verdict's shares count it to (imported_wall.h), so that both agree.
 #pragma once
 
-#include <cstddef>
 #include <span>
 #include <vector>
 
 #include "profiler/analysis/budget.h"
+#include "profiler/analysis/counted_steps.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/imported_trace.h"
 
 namespace moetune::profiler {
 
 /// One for each trace with device work, whose index is the rank of its budget: the mean over the
-/// `num_steps` of the judged window. `matching`: of the traces, empty where it is one. Rules:
+/// rank's `steps` (counted_steps()). `matching`: of the traces, empty where it is one. Rules:
 ///  - compute_busy is what counts as compute or as computed a second time, with the time that a
 ///    device takes to start.
 ///  - launch_starved is the time in which the host was late.
@@ -25,6 +25,7 @@ namespace moetune::profiler {
 /// is 0: host_sync, num_gaps, num_unresolved_gaps, num_launches and flops. Traces with broken times
 /// (kMaxTraceNs) are left out.
 std::vector<StepBudget> imported_budgets(std::span<const ImportedTrace> traces,
-                                         const CollectiveMatching& matching, size_t num_steps);
+                                         const CollectiveMatching& matching,
+                                         std::span<const CountedSteps> steps);
 
 }  // namespace moetune::profiler

@@ -14,6 +14,7 @@
 #include "kernels/base/cxx_names.h"
 #include "kernels/base/large_memory.h"
 #include "kernels/base/utf8.h"
+#include "profiler/analysis/counted_steps.h"
 #include "profiler/analysis/expert_exchanges.h"
 #include "profiler/analysis/expert_kernels.h"
 #include "profiler/analysis/launch_order.h"
@@ -168,12 +169,7 @@ std::map<int64_t, ImportedSteps::StepSlice> ImportedSteps::steps_of(
   std::map<int64_t, StepSlice> steps;
   if (marked.empty()) return steps;
   const std::vector<LaunchedWork> work = launched_work_of(trace);
-  int64_t last_end_ns = std::numeric_limits<int64_t>::min();
-  for (const ImportedStep& step : marked) {
-    // A step that overlaps the one before it is skipped: the file is wrong.
-    if (step.start_ns < last_end_ns) continue;
-    last_end_ns = step.end_ns;
-    if (steps.contains(step.number)) continue;
+  for (const ImportedStep& step : steps_with_work(marked, work)) {
     auto window = windows.make(WindowKind::step_by_launch, &step);
     if (!window) continue;
     const auto later = std::ranges::lower_bound(work, step.start_ns, {}, &LaunchedWork::launch_ns);

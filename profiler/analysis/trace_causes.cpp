@@ -185,21 +185,26 @@ std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const Trace
 std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, TraceWindow& window,
                                         const WorkClasses& wide) {
   if (window.kind != WindowKind::step_by_launch) return explain_window(trace, window, wide);
-  int64_t start_ns = trace.steps.front().start_ns;
+  Interval host = {trace.steps.front().start_ns, trace.steps.front().end_ns};
+  for (const ImportedStep& step : trace.steps) host.end_ns = std::max(host.end_ns, step.end_ns);
+  return explain_steps(trace, host, window, wide);
+}
+
+std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, const Interval& host,
+                                        TraceWindow& window, const WorkClasses& wide) {
+  int64_t start_ns = host.start_ns;
   for (const ImportedOp& op : trace.ops) {
     if (op.start_ns >= window.time.start_ns) break;
     start_ns = std::max(start_ns, op.end_ns);
   }
   window.time.start_ns = std::min(window.time.start_ns, start_ns);
   std::vector<CauseSegment> segments = explain_window(trace, window, wide);
-  int64_t host_end_ns = trace.steps.front().end_ns;
-  for (const ImportedStep& step : trace.steps) host_end_ns = std::max(host_end_ns, step.end_ns);
-  if (host_end_ns > window.time.end_ns) {
+  if (host.end_ns > window.time.end_ns) {
     // Of the thread that launched what was launched last.
     const uint32_t last = *std::ranges::max_element(
         window.ops, {}, [&](uint32_t row) { return trace.ops[row].call; });
-    segments.push_back({window.time.end_ns, host_end_ns, IdleCause::host, last});
-    window.time.end_ns = host_end_ns;
+    segments.push_back({window.time.end_ns, host.end_ns, IdleCause::host, last});
+    window.time.end_ns = host.end_ns;
   }
   return segments;
 }

@@ -50,6 +50,10 @@ std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const Trace
 /// work is time of the run, too.
 std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, TraceWindow& window,
                                         const WorkClasses& wide);
+/// The same of the work that was launched in some of the trace's steps (TraceWindows::make);
+/// `host`: from the start of the first one to the end of the last.
+std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, const Interval& host,
+                                        TraceWindow& window, const WorkClasses& wide);
 
 using CauseSums = std::array<int64_t, static_cast<size_t>(IdleCause::count)>;
 /// Time in which a rank's segments have each cause.

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "profiler/analysis/counted_steps.h"
 #include "profiler/analysis/group_words.h"
 #include "profiler/analysis/imported_account.h"
 #include "profiler/analysis/imported_replay.h"
@@ -146,9 +147,11 @@ void add_stored_step(const Diagnosis& diagnosis, store::ShardContents& shard,
     notes.push_back(
         fmt::format("the traces of {} ranks are not stored: they are too large", num_left_out));
   }
+  const std::vector<profiler::CountedSteps> counted =
+      profiler::counted_steps(diagnosis.traces, diagnosis.wall.matching);
   std::vector<StepBudget> budgets =
-      profiler::imported_budgets(diagnosis.traces, diagnosis.wall.matching, steps.num_steps());
-  add_known_work(diagnosis, ranks, steps.num_steps(), shard.ops);
+      profiler::imported_budgets(diagnosis.traces, diagnosis.wall.matching, counted);
+  add_known_work(diagnosis, ranks, counted, shard.ops);
   for (StepBudget& budget : budgets) budget.rank = ranks[static_cast<size_t>(budget.rank)];
   try {
     add_account(budgets, shard);

@@ -27,12 +27,13 @@ struct WorkSums {
 
 int64_t mean_per_step(double sum, size_t num_steps) {
   constexpr double kMost = 9e18;  // below the largest integer
-  return std::llround(std::min(kMost, sum / static_cast<double>(std::max<size_t>(1, num_steps))));
+  return std::llround(std::min(kMost, sum / static_cast<double>(num_steps)));
 }
 
 }  // namespace
 
-void add_known_work(const Diagnosis& diagnosis, const std::vector<int32_t>& ranks, size_t num_steps,
+void add_known_work(const Diagnosis& diagnosis, const std::vector<int32_t>& ranks,
+                    std::span<const profiler::CountedSteps> steps,
                     std::vector<store::ShardOp>& ops) {
   for (size_t i = 0; i < diagnosis.traces.size(); ++i) {
     const profiler::ImportedTrace& trace = diagnosis.traces[i];
@@ -42,6 +43,7 @@ void add_known_work(const Diagnosis& diagnosis, const std::vector<int32_t>& rank
       // Against the peak of 16 bits these would stand above the roof.
       if (work.is_eight_bit || work.flops <= 0 || work.bytes <= 0) continue;
       const profiler::ImportedOp& op = trace.ops[work.op];
+      if (!steps[i].hold(trace, op)) continue;
       const auto [name, is_new] = names.try_emplace(op.name);
       if (is_new) {
         name->second = base::cut_text(base::unscoped_name(trace.names[op.name]), kMostNameBytes);
@@ -56,6 +58,7 @@ void add_known_work(const Diagnosis& diagnosis, const std::vector<int32_t>& rank
     std::ranges::stable_sort(longest, std::ranges::greater(),
                              [](const auto& one) { return one.second.ns; });
     longest.resize(std::min(longest.size(), kMostStoredNames));
+    const size_t num_steps = steps[i].num;
     for (auto& [name, sums] : longest) {
       ops.push_back({ranks[i], std::move(name),
                      std::max<int64_t>(1, mean_per_step(sums.count, num_steps)),

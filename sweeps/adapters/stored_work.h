@@ -2,11 +2,12 @@
 // own steps, so that the report sets them against the roofline.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "profiler/analysis/counted_steps.h"
 #include "profiler/store/store.h"
 #include "sweeps/diagnosis.h"
 
@@ -17,8 +18,9 @@ namespace moetune::sweeps {
 constexpr const char* kDevicePeaksText = "device_peaks";
 
 /// Kernels of 16 bits and more whose operators have shapes in the traces, by name and rank: the
-/// longest ones, a step of `num_steps` in the mean. `ranks`: by trace.
-void add_known_work(const Diagnosis& diagnosis, const std::vector<int32_t>& ranks, size_t num_steps,
+/// longest ones, a step of those that count in the mean. `ranks`, `steps`: by trace.
+void add_known_work(const Diagnosis& diagnosis, const std::vector<int32_t>& ranks,
+                    std::span<const profiler::CountedSteps> steps,
                     std::vector<store::ShardOp>& ops);
 
 /// The text of that name, from the shipped file of the device that the traces name; empty where

@@ -3,6 +3,7 @@
 #include "profiler/analysis/imported_account.h"
 
 #include <boost/test/unit_test.hpp>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,22 @@ const std::string kTensorGroup =
     R"(, "Collective name": "allreduce", "Process Group Name": "4", "Group size": 2, )"
     R"("Process Group Description": "TENSOR_MODEL_PARALLEL_GROUP")";
 
+std::vector<StepBudget> budgets_of(const std::vector<ImportedTrace>& traces,
+                                   const CollectiveMatching& matching = {}) {
+  return imported_budgets(traces, matching, counted_steps(traces, matching));
+}
+
+/// Steps of 100 us each, with one product of 20 us times the number of the step.
+ImportedTrace marked_steps(int first, int last) {
+  tests::EventText events;
+  for (int step = first; step <= last; ++step) {
+    const double start_us = 100.0 * step;
+    events.range(start_us, 100, "ProfilerStep#" + std::to_string(step));
+    events.call(start_us, 5, step + 1).kernel(start_us + 10, 20 * step, step + 1);
+  }
+  return events.read();
+}
+
 void check_sum(const StepBudget& budget) {
   BOOST_TEST(budget.compute_busy_ns + budget.launch_starved_ns + budget.blocking_transfer_ns +
                  budget.blocking_wait_ns + budget.dependency_stalled_ns ==
@@ -40,7 +57,7 @@ void check_sum(const StepBudget& budget) {
 BOOST_AUTO_TEST_CASE(each_moment_is_booked_as_the_verdict_has_it) {
   std::vector<ImportedTrace> traces;
   traces.push_back(step_with_collective(30, kTensorGroup));
-  const std::vector<StepBudget> budgets = imported_budgets(traces, {}, 1);
+  const std::vector<StepBudget> budgets = budgets_of(traces);
   BOOST_TEST_REQUIRE(budgets.size() == 1U);
   const StepBudget& budget = budgets[0];
   check_sum(budget);
@@ -57,16 +74,53 @@ BOOST_AUTO_TEST_CASE(each_moment_is_booked_as_the_verdict_has_it) {
   BOOST_TEST(budget.groups[0].volume_ns == 30'000);
   BOOST_TEST(budget.groups[0].exposed_ns == 30'000);
   BOOST_TEST(budget.groups[0].blocking_transfer_ns == 30'000);
-  // Of a window of two steps the mean.
-  const StepBudget half = imported_budgets(traces, {}, 2).at(0);
-  BOOST_TEST(half.step_ns == 50'000);
-  BOOST_TEST(half.blocking_transfer_ns == 15'000);
+}
+
+// The first rank was recorded from its first step on, the second for its last two only.
+BOOST_AUTO_TEST_CASE(means_are_of_the_steps_that_all_ranks_have) {
+  std::vector<ImportedTrace> traces;
+  traces.push_back(marked_steps(1, 4));
+  traces.push_back(marked_steps(3, 4));
+  const std::vector<StepBudget> budgets = budgets_of(traces);
+  BOOST_TEST_REQUIRE(budgets.size() == 2U);
+  for (const StepBudget& budget : budgets) {
+    check_sum(budget);
+    BOOST_TEST(budget.step_ns == 100'000);
+    BOOST_TEST(budget.device_busy_ns == 70'000);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(without_a_common_step_each_rank_has_the_mean_of_its_own) {
+  std::vector<ImportedTrace> traces;
+  traces.push_back(marked_steps(1, 2));
+  traces.push_back(marked_steps(4, 4));
+  const std::vector<StepBudget> budgets = budgets_of(traces);
+  BOOST_TEST_REQUIRE(budgets.size() == 2U);
+  BOOST_TEST(budgets[0].step_ns == 100'000);
+  BOOST_TEST(budgets[0].device_busy_ns == 30'000);
+  BOOST_TEST(budgets[1].step_ns == 100'000);
+  BOOST_TEST(budgets[1].device_busy_ns == 80'000);
+}
+
+// Three periods of eight kernels, and half of one behind them, which is of no step.
+BOOST_AUTO_TEST_CASE(a_rest_behind_recurring_steps_is_not_divided_by_them) {
+  tests::EventText events;
+  for (int i = 0; i < 28; ++i) {
+    events.call(100 * i, 5, i + 1);
+    events.kernel(100 * i + 5, 95, i + 1, "kernel " + std::to_string(i % 8));
+  }
+  std::vector<ImportedTrace> traces;
+  traces.push_back(events.read());
+  const StepBudget budget = budgets_of(traces).at(0);
+  check_sum(budget);
+  BOOST_TEST(budget.step_ns == 800'000);
+  BOOST_TEST(budget.device_busy_ns == 8 * 95'000);
 }
 
 BOOST_AUTO_TEST_CASE(a_group_without_a_name_is_in_the_totals_alone) {
   std::vector<ImportedTrace> traces;
   traces.push_back(step_with_collective(30, ""));
-  const StepBudget budget = imported_budgets(traces, {}, 1).at(0);
+  const StepBudget budget = budgets_of(traces).at(0);
   check_sum(budget);
   BOOST_TEST(budget.groups.empty());
   BOOST_TEST(budget.blocking_transfer_ns == 30'000);
@@ -82,7 +136,7 @@ BOOST_AUTO_TEST_CASE(copies_from_the_host_are_a_group) {
   events.copy(20, 40, 2, "Memcpy HtoD (Pinned -> Device)", 9);
   std::vector<ImportedTrace> traces;
   traces.push_back(events.read());
-  const StepBudget budget = imported_budgets(traces, {}, 1).at(0);
+  const StepBudget budget = budgets_of(traces).at(0);
   check_sum(budget);
   BOOST_TEST(budget.blocking_transfer_ns == 20'000);
   BOOST_TEST(budget.communication.volume_ns == 0);
@@ -100,7 +154,7 @@ BOOST_AUTO_TEST_CASE(waiting_for_a_late_rank_is_no_transfer) {
   CollectiveMatching matching;
   // By start the collective is the second operation of both. The second rank comes last.
   matching.matched.push_back({{{0, 1}, {1, 1}}, 1, 10'000});
-  const std::vector<StepBudget> budgets = imported_budgets(traces, matching, 1);
+  const std::vector<StepBudget> budgets = budgets_of(traces, matching);
   BOOST_TEST_REQUIRE(budgets.size() == 2U);
   for (const StepBudget& budget : budgets) {
     check_sum(budget);

@@ -54,17 +54,19 @@ BOOST_AUTO_TEST_CASE(groups_get_our_names_where_theirs_say_which) {
 }
 
 // An mm of 2 * 8192 * 4096 * 1024 FLOPs and (8192 * 4096 + 4096 * 1024 + 8192 * 1024) * 2 bytes.
+// The third one is behind the step.
 BOOST_AUTO_TEST_CASE(work_that_shapes_tell_is_stored_by_kernel) {
   const std::string type = R"("c10::BFloat16")";
   tests::EventText events;
   events.range(0, 1000, "ProfilerStep#3");
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < 3; ++i) {
+    const int start = i < 2 ? 20 * i : 1100;
     events.add(R"({"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 1, "tid": 1, "ts": )" +
-               std::to_string(20 * i) + R"(, "dur": 10, "args": {"External id": )" +
+               std::to_string(start) + R"(, "dur": 10, "args": {"External id": )" +
                std::to_string(100 + i) + R"(, "Input type": [)" + type + ", " + type +
                R"(], "Input Dims": [[8192, 4096], [4096, 1024]]}})");
-    events.call(20 * i + 1, 5, i + 1);
-    events.kernel(100 + 300 * i, 200, i + 1, "void ns::gemm<float>(float*)", 7,
+    events.call(start + 1, 5, i + 1);
+    events.kernel(100 + 600 * i, 200, i + 1, "void ns::gemm<float>(float*)", 7,
                   R"(, "External id": )" + std::to_string(100 + i));
   }
   const StoredStep stored(events);

@@ -2,18 +2,13 @@
 // far the clocks of hosts are apart.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "profiler/record.h"
 
 namespace moetune::profiler {
-
-/// A rank's communicator of each group, by rank and group; the same map as the analysis takes.
-using CommunicatorKeys = std::map<std::pair<int32_t, std::string>, int64_t>;
 
 /// Sets transfer_ns of all communication of one step: of a collective that several of the ranks
 /// took part in, the shortest duration of any participant (the last to arrive only transfers); else

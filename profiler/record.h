@@ -4,6 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/interned_string.h"
@@ -61,6 +64,9 @@ struct StepTrace {
   int64_t end_ns = 0;
   std::vector<TraceRecord> records;
 };
+
+/// A rank's communicator of each group, by rank and group; the same map as the analysis takes.
+using CommunicatorKeys = std::map<std::pair<int32_t, std::string>, int64_t>;
 
 const char* name_of(RecordKind kind);
 

@@ -37,6 +37,8 @@ void for_each_detail(Record& record, const Visit& visit) {
 
 /// The name of a record's end where it lies before its start, which no slice can show.
 inline constexpr const char* kDetailOfEnd = "end_ns";
+/// Of communication, where the writer knows it: what its ranks share within the group.
+inline constexpr const char* kDetailOfCommunicator = "communicator";
 /// What our exports say of who wrote them: other writers' records have other names.
 inline constexpr const char* kOwnTraceWriter = "moetune 1";
 /// The same of traces of other tools that we have written anew.

@@ -8,13 +8,17 @@
 #include <fstream>
 #include <vector>
 
+#include "engine/plan/layout.h"
 #include "engine/plan/ops.h"
+#include "engine/spec/document.h"
+#include "engine/spec/trial_spec.h"
 #include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
 #include "profiler/export/chrome_json.h"
 #include "profiler/export/imported_events.h"
 #include "profiler/export/perfetto.h"
 #include "profiler/import/byte_source.h"
+#include "profiler/import/rank_traces.h"
 #include "profiler/import/step_traces.h"
 #include "profiler/import/trace_files.h"
 #include "profiler/store/db.h"
@@ -40,6 +44,20 @@ profiler::TimelineOptions own_streams() {
     options.stream_names[stream] = plan::name_of(static_cast<plan::Stream>(stream));
   }
   return options;
+}
+
+/// The database may be one of an older moetune, or edited: then the groups' ranks are not told.
+profiler::CommunicatorKeys communicators_of(const store::TrialRow& trial) {
+  try {
+    const std::string source = fmt::format("trial {}", trial.id);
+    const spec::TrialSpec spec =
+        spec::trial_spec_from_json(spec::parse_json(trial.spec_json, source), spec::Source(source));
+    // Files of more ranks are not read back.
+    if (spec.knobs.world_size() > static_cast<int64_t>(profiler::RankTraces::kMaxRanks)) return {};
+    return plan::group_instances(plan::layout_of(spec.knobs));
+  } catch (const base::Error&) {
+    return {};
+  }
 }
 
 /// Calls write(file).
@@ -76,8 +94,12 @@ bool write_trace_file(const store::Store& store, const store::TrialRow& trial,
                       const std::string& path, TraceFormat format) {
   const std::vector<profiler::StepTrace> traces = store.read_trace(trial.id);
   if (!has_records(traces)) return false;
-  write_steps(traces, is_of_another_engine(trial) ? profiler::TimelineOptions() : own_streams(),
-              path, format);
+  profiler::TimelineOptions timeline;
+  if (!is_of_another_engine(trial)) {
+    timeline = own_streams();
+    timeline.communicators = communicators_of(trial);
+  }
+  write_steps(traces, timeline, path, format);
   return true;
 }
 
@@ -89,9 +111,11 @@ void write_traces(const std::vector<profiler::StepTrace>& traces, const std::str
 void write_trace_anew(const std::string& from, const std::string& path, TraceFormat format) {
   constexpr size_t kHeadBytes = 4096;
   if (profiler::is_step_traces(profiler::first_bytes(from, kHeadBytes))) {
-    const std::vector<profiler::StepTrace> traces = profiler::read_step_traces(from);
+    profiler::TimelineOptions timeline = own_streams();
+    const std::vector<profiler::StepTrace> traces =
+        profiler::read_step_traces(from, &timeline.communicators);
     if (!has_records(traces)) throw base::UsageError(from + ": holds no records");
-    return write_traces(traces, path, format);
+    return write_steps(traces, timeline, path, format);
   }
   const std::vector<profiler::ImportedTrace> traces = profiler::read_trace_file(from);
   if (!profiler::has_events(traces)) {

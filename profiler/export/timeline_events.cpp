@@ -14,7 +14,8 @@ namespace {
 
 int64_t row_of(int32_t stream) { return static_cast<int64_t>(stream) + 1; }
 
-std::vector<TimelineArg> arguments(const TraceRecord& record) {
+std::vector<TimelineArg> arguments(const TraceRecord& record,
+                                   const CommunicatorKeys& communicators) {
   std::vector<TimelineArg> args;
   for_each_detail(record, [&](const char* key, const auto& value, int64_t absent) {
     using Value = std::decay_t<decltype(value)>;
@@ -26,6 +27,10 @@ std::vector<TimelineArg> arguments(const TraceRecord& record) {
       if (value != absent) args.push_back({key, static_cast<int64_t>(value)});
     }
   });
+  if (!record.group.empty()) {
+    const auto own = communicators.find({record.rank, record.group.text()});
+    if (own != communicators.end()) args.push_back({kDetailOfCommunicator, own->second});
+  }
   // A slice cannot end before it starts; what does is drawn without length.
   if (record.end_ns < record.start_ns) args.push_back({kDetailOfEnd, record.end_ns});
   return args;
@@ -78,7 +83,8 @@ void tell_rows(TimelineSink& sink, const std::vector<StepTrace>& traces,
 
 class StepTeller {
  public:
-  explicit StepTeller(TimelineSink& sink) : sink_(sink) {}
+  StepTeller(TimelineSink& sink, const CommunicatorKeys& communicators)
+      : sink_(sink), communicators_(communicators) {}
 
   void tell(const StepTrace& trace) {
     slice({trace.rank,
@@ -103,7 +109,7 @@ class StepTeller {
 
   void tell(const StepTrace& trace, const TraceRecord& record) {
     const size_t own = slice({trace.rank, row_of(record.stream), record.name, name_of(record.kind),
-                              record.start_ns, record.end_ns, arguments(record)});
+                              record.start_ns, record.end_ns, arguments(record, communicators_)});
     slices_[record.id] = {own, &record};
     // The operations of a graph share one launch: it is drawn once.
     const bool is_same_launch =
@@ -151,6 +157,7 @@ class StepTeller {
     const TraceRecord* record = nullptr;
   };
   TimelineSink& sink_;
+  const CommunicatorKeys& communicators_;
   size_t num_slices_ = 0;
   std::map<int64_t, Told> slices_;  // of this step, by the record's id
   int64_t last_graph_launch_ns_ = 0;
@@ -167,7 +174,7 @@ int64_t origin_of(const std::vector<StepTrace>& traces) {
 void tell_timeline(const std::vector<StepTrace>& traces, const TimelineOptions& options,
                    TimelineSink& sink) {
   tell_rows(sink, traces, options);
-  StepTeller teller(sink);
+  StepTeller teller(sink, options.communicators);
   for (const StepTrace& trace : traces) teller.tell(trace);
   tell_counters(sink, traces);
 }

@@ -20,6 +20,8 @@ struct TimelineOptions {
   std::string trace_name = "moetune";
   /// Row titles by stream number; others are called "stream N".
   std::map<int32_t, std::string> stream_names;
+  /// Slices of communication tell the one that their rank has in the group; empty: not known.
+  CommunicatorKeys communicators = {};
 };
 
 /// A named value of a slice.

@@ -10,6 +10,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -87,10 +88,19 @@ std::optional<int64_t> distance_between(const OwnEnds& a, const OwnEnds& b) {
   return base::upper_median(std::move(distances));
 }
 
-/// Who communicates with whom.
+/// Ranks that end together may be several communicators only if they can be cut into alike ones.
+bool can_be_several(size_t num_ranks) {
+  for (size_t size = 2; size * size <= num_ranks; ++size) {
+    if (num_ranks % size == 0) return true;
+  }
+  return false;
+}
+
+/// Who communicates with whom: as the file says, or by that they end together.
 class OwnGroups {
  public:
-  explicit OwnGroups(const OwnRanks& ranks) {
+  OwnGroups(const OwnRanks& ranks, const CommunicatorKeys& communicators) {
+    add_known(ranks, communicators);
     std::map<std::string, std::map<int32_t, OwnEnds>> collectives;  // by group
     std::map<std::string, std::map<int32_t, OwnEnds>> messages;     // by op
     std::map<int32_t, std::string> group_of_messages;
@@ -99,44 +109,108 @@ class OwnGroups {
         for (const TraceRecord& one : step->records) {
           if (one.group.empty() || one.sequence < 0) continue;
           const OwnInstance instance = {step->step, one.sequence};
+          if (members_.contains({rank, one.group.text()})) continue;
           if (one.kind == RecordKind::p2p) {
             messages[one.name.text()][rank].emplace(instance, one.end_ns);
             group_of_messages.emplace(rank, one.group.text());
           } else {
             collectives[one.group.text()][rank].emplace(instance, one.end_ns);
+            if (one.transfer_ns >= one.end_ns - one.start_ns) {
+              last_[one.group.text()][instance].insert(rank);
+            }
           }
         }
       }
     }
-    const bool is_virtual = std::ranges::any_of(
-        collectives, [](const auto& group) { return has_equal_ends(group.second); });
-    const int64_t most_ns = is_virtual ? 0 : kOwnEndsAgreeNs;
+    const int64_t most_ns = have_equal_ends(collectives) ? 0 : kOwnEndsAgreeNs;
     for (const auto& [group, ends] : collectives) split(group, ends, most_ns);
     for (const auto& [op, ends] : messages) find_peers(op, ends, messages);
     for (const auto& [rank, group] : group_of_messages) add_pipeline(rank, group);
   }
 
-  /// Ascending; the rank alone where no other one is known.
+  /// Ascending; the rank alone where it has no other one. Empty: not known.
   [[nodiscard]] std::vector<int32_t> members(int32_t rank, const std::string& group) const {
     const auto found = members_.find({rank, group});
     return found == members_.end() ? std::vector{rank} : found->second;
   }
   /// Of a message; -1: not known.
-  [[nodiscard]] int32_t peer(int32_t rank, const std::string& op) const {
-    const auto found = peers_.find({rank, op});
+  [[nodiscard]] int32_t peer(const TraceRecord& record) const {
+    const std::string& op = record.name.text();
+    const std::pair<int32_t, std::string> place(record.rank, record.group.text());
+    if (known_.contains(place)) return next_stage(record.rank, op, members_.at(place));
+    const auto found = peers_.find({record.rank, op});
     return found == peers_.end() ? -1 : found->second;
   }
 
  private:
-  /// As on virtual clocks.
-  static bool has_equal_ends(const std::map<int32_t, OwnEnds>& ends) {
-    const OwnEnds& first = ends.begin()->second;
-    return std::ranges::any_of(ends, [&](const auto& one) {
-      return &one.second != &first && distance_between(first, one.second) == 0;
-    });
+  void add_known(const OwnRanks& ranks, const CommunicatorKeys& communicators) {
+    std::map<std::pair<std::string, int64_t>, std::vector<int32_t>> known;  // by group and key
+    for (const auto& [place, key] : communicators) {
+      if (ranks.contains(place.first)) known[{place.second, key}].push_back(place.first);
+    }
+    for (const auto& [communicator, own] : known) {
+      for (const int32_t rank : own) {
+        members_[{rank, communicator.first}] = own;
+        known_.emplace(rank, communicator.first);
+      }
+    }
   }
 
-  /// Ranks whose ends are no further apart are one communicator.
+  /// The engine's stages are in the order of their ranks, and virtual ones go round.
+  static int32_t next_stage(int32_t rank, const std::string& op,
+                            const std::vector<int32_t>& stages) {
+    const bool is_receive = op.find("recv") != std::string::npos;
+    if ((!is_receive && op.find("send") == std::string::npos) || stages.size() < 2) return -1;
+    const bool is_behind = is_receive == (op.find("backward") != std::string::npos);
+    const auto own = static_cast<size_t>(std::ranges::find(stages, rank) - stages.begin());
+    return stages[(own + (is_behind ? 1 : stages.size() - 1)) % stages.size()];
+  }
+
+  /// As on virtual clocks: at least half of the ends, of all or of one group, are another rank's,
+  /// too. On devices some are, by chance. Of a group whose other ranks were not traced none are.
+  static bool have_equal_ends(
+      const std::map<std::string, std::map<int32_t, OwnEnds>>& collectives) {
+    constexpr size_t kFewestEnds = 8;  // of one group: of fewer half are soon equal
+    size_t num_ends = 0;
+    size_t num_equal = 0;
+    for (const auto& [group, ranks] : collectives) {
+      std::map<std::pair<OwnInstance, int64_t>, size_t> counts;
+      size_t num_own = 0;
+      size_t num_own_equal = 0;
+      for (const auto& [rank, ends] : ranks) {
+        for (const auto& [instance, end_ns] : ends) ++counts[{instance, end_ns}];
+        num_own += ends.size();
+      }
+      for (const auto& [end, count] : counts) num_own_equal += count > 1 ? count : 0;
+      if (num_own >= kFewestEnds && 2 * num_own_equal >= num_own) return true;
+      num_ends += num_own;
+      num_equal += num_own_equal;
+    }
+    return 2 * num_equal >= num_ends;
+  }
+
+  /// Which of the parts are one communicator. Each has a rank that comes last: ranks of which once
+  /// only one did are no two.
+  [[nodiscard]] std::vector<bool> are_one(const std::string& group,
+                                          const std::vector<std::vector<int32_t>>& parts) const {
+    std::vector<bool> are;
+    std::map<int32_t, size_t> part_of;
+    for (const std::vector<int32_t>& ranks : parts) {
+      for (const int32_t rank : ranks) part_of[rank] = are.size();
+      are.push_back(!can_be_several(ranks.size()));
+    }
+    const auto last = last_.find(group);
+    if (last == last_.end()) return are;
+    for (const auto& [instance, ranks] : last->second) {
+      std::map<size_t, size_t> counts;
+      for (const int32_t rank : ranks) ++counts[part_of.at(rank)];
+      for (const auto& [part, count] : counts) are[part] = are[part] || count == 1;
+    }
+    return are;
+  }
+
+  /// Ranks whose ends are no further apart are one communicator, or several of which nobody knows
+  /// which.
   void split(const std::string& group, const std::map<int32_t, OwnEnds>& ends, int64_t most_ns) {
     std::vector<std::vector<int32_t>> parts;
     for (const auto& one : ends) {
@@ -150,8 +224,11 @@ class OwnGroups {
         part->push_back(one.first);
       }
     }
-    for (const std::vector<int32_t>& ranks : parts) {
-      for (const int32_t rank : ranks) members_[{rank, group}] = ranks;
+    const std::vector<bool> are_known = are_one(group, parts);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      for (const int32_t rank : parts[i]) {
+        members_[{rank, group}] = are_known[i] ? parts[i] : std::vector<int32_t>();
+      }
     }
   }
 
@@ -168,13 +245,17 @@ class OwnGroups {
     const auto others = messages.find(other_end_of(op));
     if (others == messages.end()) return;
     for (const auto& [rank, own] : ends) {
-      int64_t least_ns = std::numeric_limits<int64_t>::max();
+      int64_t least_ns = kOwnEndsAgreeNs;
+      bool is_found = false;
       for (const auto& [other, theirs] : others->second) {
         if (other == rank) continue;
         const auto distance_ns = distance_between(own, theirs);
-        if (!distance_ns || *distance_ns >= least_ns) continue;
+        if (!distance_ns || *distance_ns > least_ns) continue;
+        // Of two that are equally near nobody knows which it is.
+        const bool is_nearest = !is_found || *distance_ns < least_ns;
+        is_found = true;
         least_ns = *distance_ns;
-        peers_[{rank, op}] = other;
+        peers_[{rank, op}] = is_nearest ? other : -1;
       }
     }
   }
@@ -186,6 +267,10 @@ class OwnGroups {
     for (size_t i = 0; i < ranks.size(); ++i) {
       const auto from = peers_.lower_bound({ranks[i], std::string()});
       for (auto at = from; at != peers_.end() && at->first.first == ranks[i]; ++at) {
+        if (at->second < 0) {
+          members_[{rank, group}] = {};
+          return;
+        }
         if (std::ranges::find(ranks, at->second) == ranks.end()) ranks.push_back(at->second);
       }
     }
@@ -194,7 +279,10 @@ class OwnGroups {
   }
 
   std::map<std::pair<int32_t, std::string>, std::vector<int32_t>> members_;  // by rank and group
-  std::map<std::pair<int32_t, std::string>, int32_t> peers_;                 // by rank and op
+  std::set<std::pair<int32_t, std::string>> known_;           // of these what the file says
+  std::map<std::pair<int32_t, std::string>, int32_t> peers_;  // by rank and op
+  /// Who came last, by group.
+  std::map<std::string, std::map<OwnInstance, std::set<int32_t>>> last_;
 };
 
 /// Makes one rank's steps into a trace.
@@ -337,9 +425,9 @@ class OwnRankTrace {
     const std::string& group = record.group.text();
     const std::vector<int32_t> ranks = groups_.members(rank_, group);
     CommCall comm;
-    comm.group = name(fmt::format("{} {}", group, ranks.front()));
+    comm.group = name(ranks.empty() ? group : fmt::format("{} {}", group, ranks.front()));
     comm.description = name(group);
-    comm.members = name(fmt::format("[{}]", fmt::join(ranks, ", ")));
+    if (!ranks.empty()) comm.members = name(fmt::format("[{}]", fmt::join(ranks, ", ")));
     comm.dtype = name("Byte");
     if (ranks.size() > 1) comm.group_size = static_cast<int32_t>(ranks.size());
     comm.in_nelems = comm.out_nelems = std::max<int64_t>(1, record.bytes);
@@ -350,7 +438,7 @@ class OwnRankTrace {
     op.bytes = std::max(comm.in_nelems, comm.out_nelems);
     if (record.kind == RecordKind::p2p) {
       comm.collective = name(says(record, "recv") ? "recv" : "send");
-      comm.peer = groups_.peer(rank_, record.name.text());
+      comm.peer = groups_.peer(record);
     } else {
       const auto* row = std::ranges::find_if(
           kOwnCollectives, [&](const OwnCollectiveRow& one) { return says(record, one.word); });
@@ -405,7 +493,8 @@ std::map<int64_t, int64_t> received_bytes(const StepTrace& step) {
 }
 
 std::vector<ImportedTrace> read_own_steps(const std::string& path) {
-  const std::vector<StepTrace> steps = read_step_traces(path);
+  CommunicatorKeys communicators;
+  const std::vector<StepTrace> steps = read_step_traces(path, &communicators);
   check_times(path, steps);
   OwnRanks ranks;
   for (const StepTrace& step : steps) ranks[step.rank].push_back(&step);
@@ -413,7 +502,7 @@ std::vector<ImportedTrace> read_own_steps(const std::string& path) {
     throw base::UsageError(fmt::format("{}: has {} ranks, expected at most {}", path, ranks.size(),
                                        RankTraces::kMaxRanks));
   }
-  const OwnGroups groups(ranks);
+  const OwnGroups groups(ranks, communicators);
   // One rank alone may be what somebody kept of a run.
   std::optional<int64_t> world_size;
   if (ranks.size() > 1) world_size = static_cast<int64_t>(ranks.size());

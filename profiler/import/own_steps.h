@@ -17,9 +17,11 @@ namespace moetune::profiler {
 ///    Synchronisations are calls, loading is a range, a step is a step until its host is done.
 ///  - A producer on another stream becomes a recorded event and a wait for it: these calls take a
 ///    part of the launches' time.
-///  - The file does not say who shares a communicator. Collectives end at once on all its ranks, so
-///    ranks whose ends agree are one group. A message ends at once on both sides, so the rank whose
-///    ends agree best is the other one. Ranks that messages connect are one pipeline.
+///  - Who shares a communicator is what the file says, and messages go to the next stage of it.
+///    Older files do not say it. Collectives end at once on all its ranks, so ranks whose ends
+///    agree are one group, unless they could be several: nobody knows its ranks then. A message
+///    ends at once on both sides, so the rank whose ends agree best is the other one, where one
+///    does. Ranks that messages connect are one pipeline.
 /// Throws base::UsageError as TraceFileFormat::read.
 std::vector<ImportedTrace> read_own_steps(const std::string& path);
 

@@ -55,7 +55,8 @@ class EventFields : public JsonFieldSink {
 
 class OwnTraceReader {
  public:
-  explicit OwnTraceReader(const std::string& path) : stream_(open_bytes(path), path) {}
+  OwnTraceReader(const std::string& path, CommunicatorKeys* communicators)
+      : stream_(open_bytes(path), path), communicators_(communicators) {}
 
   std::vector<StepTrace> read() {
     if (stream_.peek() != '{') refuse_foreign();
@@ -145,6 +146,11 @@ class OwnTraceReader {
         field = whole(key, text);
       }
     });
+    const std::string& communicator = fields_.arg(kDetailOfCommunicator);
+    if (communicators_ != nullptr && !communicator.empty() && !record.group.empty()) {
+      (*communicators_)[{record.rank, record.group.text()}] =
+          whole(kDetailOfCommunicator, communicator);
+    }
     const auto at = index_.find({record.rank, record.step});
     if (at == index_.end()) {
       stream_.fail(fmt::format("a record is of step {} of rank {}, which has not come", record.step,
@@ -186,6 +192,7 @@ class OwnTraceReader {
   }
 
   JsonStream stream_;
+  CommunicatorKeys* communicators_;
   JsonFields json_;
   EventFields fields_;
   std::optional<int64_t> origin_ns_;
@@ -207,8 +214,8 @@ bool is_step_traces(std::string_view head) {
   return false;
 }
 
-std::vector<StepTrace> read_step_traces(const std::string& path) {
-  return OwnTraceReader(path).read();
+std::vector<StepTrace> read_step_traces(const std::string& path, CommunicatorKeys* communicators) {
+  return OwnTraceReader(path, communicators).read();
 }
 
 }  // namespace moetune::profiler

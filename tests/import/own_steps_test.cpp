@@ -32,14 +32,19 @@ using profiler::WallLabel;
 using tuner::testing::Fault;
 using tuner::testing::FaultyStep;
 
-constexpr size_t kExperts = 1;   // dp4 ep4
-constexpr size_t kPipeline = 8;  // pp2 dp2 ep2
+constexpr size_t kExperts = 1;           // dp4 ep4
+constexpr size_t kSymmetric = 5;         // tp2 dp2
+constexpr size_t kPipeline = 8;          // pp2 dp2 ep2
+constexpr size_t kSymmetricStages = 11;  // tp2 pp2 dp2 ep4
 
-std::vector<ImportedTrace> written_and_read(const std::vector<StepTrace>& steps) {
+std::vector<ImportedTrace> written_and_read(const std::vector<StepTrace>& steps,
+                                            const profiler::CommunicatorKeys& communicators = {}) {
   const TempFolder folder;
   const std::string path = folder.file("own.json");
   std::ofstream file(path, std::ios::binary);
-  profiler::write_chrome_json(file, steps);
+  profiler::TimelineOptions options;
+  options.communicators = communicators;
+  profiler::write_chrome_json(file, steps, options);
   file.close();
   return profiler::read_trace_file(path);
 }
@@ -87,6 +92,98 @@ BOOST_AUTO_TEST_CASE(ranks_and_their_groups_come_back) {
   BOOST_TEST(matching.num_ops > 0);
   BOOST_TEST(matching.num_unmatched == 0);
   BOOST_TEST(static_cast<int64_t>(2 * matching.messages.size()) == num_messages);
+}
+
+// Without noise, on modelled clocks, groups of one layout end at the same nanosecond.
+BOOST_AUTO_TEST_CASE(groups_that_end_together_come_back_from_what_the_file_says) {
+  for (const size_t layout : {kSymmetric, kSymmetricStages}) {
+    const FaultyStep step = tuner::testing::play_faulty({layout, {}, 1, 0});
+    const std::vector<ImportedTrace> traces = written_and_read(step.traces, step.communicators);
+    BOOST_TEST_REQUIRE(traces.size() == step.traces.size());
+    int64_t num_told = 0;
+    for (size_t i = 0; i < traces.size(); ++i) {
+      const auto rank = static_cast<int32_t>(i);
+      for (const CommCall& comm : traces[i].comms) {
+        const std::string& group = traces[i].names[comm.description];
+        if (!step.communicators.contains({rank, group})) continue;
+        ++num_told;
+        BOOST_TEST(traces[i].names[comm.members] == members_of(step, rank, group));
+      }
+    }
+    BOOST_TEST(num_told > 0);
+    const auto matching = profiler::match_across_ranks(traces);
+    BOOST_TEST(matching.num_ops > 0);
+    BOOST_TEST(matching.num_unmatched == 0);
+  }
+}
+
+// Four ranks that end together are one group, or two of two: an older file does not tell.
+BOOST_AUTO_TEST_CASE(groups_that_end_together_are_not_guessed) {
+  std::vector<StepTrace> steps;
+  profiler::CommunicatorKeys communicators;
+  for (int32_t rank = 0; rank < 4; ++rank) {
+    profiler::TraceBuilder step(0, 5000, rank);
+    step.kernel("gemm.forward", 0, 10, 20, 1020);
+    step.collective("tp", 3, 20, 1020, 3020, 2000, 0).sequence = 0;
+    communicators[{rank, "tp"}] = rank - rank % 2;
+    steps.push_back(step.trace());
+  }
+  for (const ImportedTrace& trace : written_and_read(steps)) {
+    BOOST_TEST_REQUIRE(trace.comms.size() == 1U);
+    BOOST_TEST(trace.comms[0].members == profiler::kNoRow);
+    BOOST_TEST(trace.comms[0].group_size == -1);
+  }
+  for (const ImportedTrace& trace : written_and_read(steps, communicators)) {
+    BOOST_TEST_REQUIRE(trace.comms.size() == 1U);
+    BOOST_TEST(trace.names[trace.comms[0].members] ==
+               (*trace.facts.rank < 2 ? "[0, 1]" : "[2, 3]"));
+    BOOST_TEST(trace.comms[0].group_size == 2);
+  }
+  // Two groups have two ranks that come last.
+  steps[1].records[1].start_ns = steps[2].records[1].start_ns = 520;
+  steps[3].records[1].start_ns = 720;
+  for (const ImportedTrace& trace : written_and_read(steps)) {
+    BOOST_TEST_REQUIRE(trace.comms.size() == 1U);
+    BOOST_TEST(trace.names[trace.comms[0].members] == "[0, 1, 2, 3]");
+  }
+}
+
+// On the clocks of devices one coincidence says nothing of the other groups: those of two ranks,
+// whose ends differ by a microsecond.
+BOOST_AUTO_TEST_CASE(ends_that_are_equal_once_are_chance) {
+  std::vector<StepTrace> steps;
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    profiler::TraceBuilder step(0, 9'000'000, rank);
+    step.collective("dp", 3, 0, 0, 1'000'000, 1'000'000).sequence = 0;
+    for (int64_t i = 1; i < 8; ++i) {
+      const int64_t end_ns = 1'000'000 * (i + 1) + 1'000 * rank;
+      step.collective("tp", 3, end_ns - 500'000, end_ns - 500'000, end_ns, 500'000).sequence = i;
+    }
+    steps.push_back(step.trace());
+  }
+  for (const ImportedTrace& trace : written_and_read(steps)) {
+    for (const CommCall& comm : trace.comms) BOOST_TEST(trace.names[comm.members] == "[0, 1]");
+  }
+}
+
+// A message ends on both sides at once: what ends a second later is another one.
+BOOST_AUTO_TEST_CASE(a_message_that_ends_far_from_any_other_has_no_known_rank) {
+  std::vector<StepTrace> steps;
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    profiler::TraceBuilder step(0, 3'000'000'000, rank);
+    const int64_t start_ns = 1'000'000'000 * (rank + 1);
+    auto& record =
+        step.add(profiler::RecordKind::p2p, rank == 0 ? "pp_send.forward" : "pp_recv.forward", 3,
+                 start_ns, start_ns, start_ns + 1'000);
+    record.group = "pp";
+    record.sequence = 0;
+    record.transfer_ns = 1'000;
+    steps.push_back(step.trace());
+  }
+  for (const ImportedTrace& trace : written_and_read(steps)) {
+    BOOST_TEST_REQUIRE(trace.comms.size() == 1U);
+    BOOST_TEST(trace.comms[0].peer == -1);
+  }
 }
 
 struct OwnWallRow {

@@ -7,8 +7,11 @@ WHERE trial_id = :traced_id
        OR name IN ('traced_step_ns', 'compute_busy_ns', 'launch_starved_ns', 'pipeline_bubble_ns', 'gain_ceiling_ratio'))
 UNION ALL
 SELECT trial_id, -1, name, NULL, value
-FROM trial_log
-WHERE trial_id = :traced_id AND name = 'wall_evidence'
+FROM (SELECT trial_id, name, substr(value, 1, 1000000) AS value
+      FROM trial_log
+      WHERE trial_id = :traced_id AND name = 'wall_evidence'
+      ORDER BY ordinal DESC
+      LIMIT 1)
 UNION ALL
 SELECT m.trial_id, m.rank, m.name, m.value, ''
 FROM metric m

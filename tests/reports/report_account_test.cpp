@@ -141,6 +141,31 @@ BOOST_AUTO_TEST_CASE(verdict_and_roof_are_taken_from_texts_of_the_trial) {
   }
 }
 
+// A stranger's text may be of any length: what no writer of ours needs is not read.
+BOOST_AUTO_TEST_CASE(endless_texts_of_a_trial_are_cut) {
+  const TempFolder folder;
+  tests::make_fixture(folder.file("runs.db"));
+  {
+    const store::Store store = store::Store::open(folder.file("runs.db"));
+    store::Statement(store.database(),
+                     "UPDATE trial SET spec_json = json_remove(spec_json, '$.hardware')")
+        .run();
+    const auto add = [&](int64_t ordinal, const std::string& name, const std::string& text) {
+      store::Statement(store.database(), "INSERT INTO trial_log SELECT id, ?, ?, ? FROM trial")
+          .bind_all(ordinal, name, text)
+          .run();
+    };
+    add(5000, "device_peaks",
+        R"({"peak_flops_per_s": 2e11, "memory_bytes_per_s": 1e10)" + std::string(5'000, ' ') + "}");
+    add(5001, "wall_evidence", R"({"summary": "an earlier wall"})");
+    add(5002, "wall_evidence", R"({"summary": "a wall")" + std::string(1'000'001, ' ') + "}");
+  }
+  const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
+  for (const char* part : {"id=\"data-roofline\"", "an earlier wall", "<p>a wall</p>"}) {
+    BOOST_TEST(page.find(part) == std::string::npos, part);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(nobody_is_late_where_nobody_waits) {
   const TempFolder folder;
   tests::make_fixture(folder.file("runs.db"));

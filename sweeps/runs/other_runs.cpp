@@ -259,7 +259,12 @@ std::string own_start(const RunSight& one, const RunSight& main) {
     return start_alone(one) && start_alone(main) ? fmt::format("begins anew, as {} does", name)
                                                  : std::string();
   }
-  if (times_overlap(one, main)) return {};
+  if (times_overlap(one, main)) {
+    // Jobs of two people, or of a sweep, run side by side.
+    return start_alone(one) && start_alone(main) && has_other_losses(one, main)
+               ? fmt::format("has other losses than {} at the same steps", name)
+               : std::string();
+  }
   const bool is_before = *one.last_s < *main.first_s;
   // Ranks that fail while they start do not do so at one time.
   constexpr double kLongestStartS = 900;

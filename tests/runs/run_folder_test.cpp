@@ -207,6 +207,22 @@ BOOST_AUTO_TEST_CASE(logs_of_other_settings_are_other_runs) {
              boost::test_tools::per_element());
 }
 
+// Two jobs at one time, alike but for the data: each has the start of a run, and losses of its own.
+BOOST_AUTO_TEST_CASE(runs_side_by_side_are_told_apart_by_their_losses) {
+  const std::string dump = dumped("num_layers", 2);
+  std::string other = run_on_day(4, dump, 1, 9, kOutOfMemory);
+  for (size_t at = 0; (at = other.find("lm loss: ", at)) != std::string::npos; at += 9) {
+    other.replace(at + 9, 1, "7");
+  }
+  const RunFacts facts = facts_of_two(run_on_day(4, dump, 1, 8, ""), other);
+  BOOST_TEST(facts.files.size() == 1U);
+  BOOST_TEST(has_note(facts, "has other losses than "));
+  // Of ranks, as their names say, each may print its own.
+  BOOST_TEST(
+      facts_of_two(run_on_day(4, dump, 1, 8, ""), other, "rank-0.log", "rank-1.log").files.size() ==
+      2U);
+}
+
 // A failure before the first step, in a log that shows no time: it is not the other's.
 BOOST_AUTO_TEST_CASE(a_start_that_shows_no_time_is_another_run) {
   const std::string start = "using world size: 8, data-parallel size: 8\n";

@@ -224,6 +224,11 @@ bool has_other_losses(const RunSight& a, const RunSight& b) {
   return false;
 }
 
+int64_t last_step(const ForeignLog& log) {
+  const std::vector<StepLine> lines = log.attempts.back().steps.lines();
+  return lines.empty() ? -1 : lines.back().step;
+}
+
 /// Whether the words of its start are those of the only rank that prints them.
 bool start_alone(const RunSight& sight) {
   const Framework framework = sight.log->framework;
@@ -251,9 +256,15 @@ std::string own_start(const RunSight& one, const RunSight& main) {
   }
   const bool have_steps = !one.steps.empty() && !main.steps.empty();
   if (!is_dated(one) && !is_dated(main)) {
-    return have_steps && has_other_losses(one, main)
-               ? fmt::format("begins anew, with other losses than {}", name)
-               : std::string();
+    if (!have_steps) return {};
+    if (has_other_losses(one, main)) {
+      return fmt::format("begins anew, with other losses than {}", name);
+    }
+    // With one seed a run that is started again has the same losses. What ends at the same step may
+    // be the same output, kept twice.
+    const bool is_again = start_alone(one) && start_alone(main) && begins_anew(log, main_log) &&
+                          begins_anew(main_log, log) && last_step(log) != last_step(main_log);
+    return is_again ? fmt::format("begins anew, as {} does", name) : std::string();
   }
   if (is_dated(one) != is_dated(main)) {
     return start_alone(one) && start_alone(main) ? fmt::format("begins anew, as {} does", name)
@@ -430,9 +441,19 @@ std::vector<std::string> remove_other_runs(std::vector<ForeignLog>& logs) {
   constexpr size_t kMostTold = 8;
   std::vector<std::string> removed;
   if (logs.size() < 2) return removed;
+  std::map<const ForeignLog*, const ForeignLog*> copies;  // and what each is a copy of
   std::vector<RunSight> sights;
   sights.reserve(logs.size());
-  for (const ForeignLog& log : logs) sights.push_back(sight_of(log));
+  for (const ForeignLog& log : logs) {
+    const std::span before(logs.data(), static_cast<size_t>(&log - logs.data()));
+    const auto copied =
+        std::ranges::find_if(before, [&](const ForeignLog& one) { return is_copy(one, log); });
+    if (copied != before.end()) {
+      copies.emplace(&log, &*copied);
+    } else {
+      sights.push_back(sight_of(log));
+    }
+  }
   TakenRun run;
   std::map<const ForeignLog*, std::string> why_other;
   for (const RunSight* sight : latest_first(sights)) {
@@ -443,17 +464,15 @@ std::vector<std::string> remove_other_runs(std::vector<ForeignLog>& logs) {
   size_t num_others = 0;
   for (const ForeignLog& log : logs) {
     const auto other = why_other.find(&log);
-    const std::span before(logs.data(), static_cast<size_t>(&log - logs.data()));
-    const auto copied =
-        std::ranges::find_if(before, [&](const ForeignLog& one) { return is_copy(one, log); });
-    is_left_out.push_back(other != why_other.end() || copied != before.end());
+    const auto copied = copies.find(&log);
+    is_left_out.push_back(other != why_other.end() || copied != copies.end());
     if (other != why_other.end()) {
       if (++num_others > kMostTold) continue;
       removed.push_back(fmt::format("{} {}: left out, it looks like another run", log.files.front(),
                                     other->second));
-    } else if (copied != before.end()) {
-      removed.push_back(
-          fmt::format("{} is a copy of {}: left out", log.files.front(), copied->files.front()));
+    } else if (copied != copies.end()) {
+      removed.push_back(fmt::format("{} is a copy of {}: left out", log.files.front(),
+                                    copied->second->files.front()));
     }
   }
   if (num_others > kMostTold) {

@@ -1,6 +1,7 @@
 // A folder as a run leaves it: what of it is a log, a trace or a configuration.
 #include "sweeps/runs/run_folder.h"
 
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -221,6 +222,26 @@ BOOST_AUTO_TEST_CASE(runs_side_by_side_are_told_apart_by_their_losses) {
   BOOST_TEST(
       facts_of_two(run_on_day(4, dump, 1, 8, ""), other, "rank-0.log", "rank-1.log").files.size() ==
       2U);
+}
+
+// With one seed the second has the losses of the first: without times the name tells the later.
+BOOST_AUTO_TEST_CASE(a_run_that_was_started_again_is_told_alone) {
+  const auto run_of = [](int num_steps) {
+    std::string text = dumped("num_layers", 2);
+    for (int step = 1; step <= num_steps; ++step) {
+      text += fmt::format(
+          " iteration {}/ 20 | elapsed time per iteration (ms): 800.0 | lm loss: 3.5 |\n", step);
+    }
+    return text;
+  };
+  const RunFacts facts = facts_of_two(run_of(20), run_of(12));
+  BOOST_TEST(facts.files == std::vector<std::string>{"slurm-10.out"},
+             boost::test_tools::per_element());
+  BOOST_TEST(facts.num_steps == 12);
+  BOOST_TEST(has_note(facts, "slurm-9.out begins anew, as "));
+  // The same output twice is a copy, or one that somebody has cut at its front.
+  BOOST_TEST(facts_of_two(run_of(20), run_of(20)).files.size() == 1U);
+  BOOST_TEST(facts_of_two("a line of the shell\n" + run_of(20), run_of(20)).files.size() == 2U);
 }
 
 // A failure before the first step, in a log that shows no time: it is not the other's.

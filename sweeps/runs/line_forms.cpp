@@ -32,6 +32,7 @@ struct StepField {
 constexpr StepField kBarFields[] = {
     {"consumed samples", &StepLine::consumed_samples},
     {"elapsed time per iteration (ms)", &StepLine::step_time_s, 1e-3},
+    {"elapsed time per iteration (s)", &StepLine::step_time_s},
     {"throughput per GPU (TFLOP/s/GPU)", &StepLine::tflops_per_gpu},
     {"compute per GPU (TFLOP/s/GPU)", &StepLine::tflops_per_gpu},
     {"tokens per GPU (tokens/s/GPU)", &StepLine::tokens_per_s_per_gpu},
@@ -134,14 +135,16 @@ bool read_megatron_step(std::string_view text, size_t at, LogCollector& log) {
   return true;
 }
 
-/// What stands in front of the time is there, and the time is not: another process has written into
-/// the line. The rest of it, on a line of its own, says no step.
+/// What stands in front of the time is there, and neither the time is nor what stands behind it:
+/// another process has written into the line. The rest of it, on a line of its own, says no step.
 bool read_torn_step(std::string_view text, size_t at, LogCollector& log) {
   StepLine step;
   size_t begin = 0;
   if (!read_counter(text, at, step, begin) || step.total <= 0) return false;
   read_bars(text.substr(begin), step);
-  if (!step.step_time_s) log.add_torn_step(step.step);
+  const bool has_rest = step.learning_rate || step.global_batch_size || step.loss ||
+                        step.grad_norm || step.num_skipped || step.num_nan;
+  if (!step.step_time_s && !has_rest) log.add_torn_step(step.step);
   return false;
 }
 
@@ -628,7 +631,7 @@ constexpr Framework kAnybody = Framework::unknown;
 
 constexpr LineForm kLineForms[] = {
     // Megatron-LM and those that build on it.
-    {"megatron step", "elapsed time per iteration (ms):", kLm, 1, read_megatron_step},
+    {"megatron step", "elapsed time per iteration (", kLm, 1, read_megatron_step},
     {"megatron torn step", "consumed samples:", kAnybody, 0, read_torn_step},
     {"megatron memory", " memory (MB) |", kLm, 1, read_memory_mib},
     {"megatron world", "using world size: ", kLm, 1, read_world},

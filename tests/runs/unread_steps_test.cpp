@@ -59,6 +59,27 @@ BOOST_AUTO_TEST_CASE(torn_lines_are_counted) {
   BOOST_TEST(notes_of_run(facts_of(torn_step(1) + megatron_steps(1, 4))) == "");
 }
 
+// Forks of Megatron-LM have times in seconds, or none.
+BOOST_AUTO_TEST_CASE(whole_lines_of_other_forms_are_not_torn) {
+  const auto line = [](int step, const std::string& time) {
+    return " iteration " + std::to_string(step) + "/ 100 | consumed samples: 256 | " + time +
+           "learning rate: 1e-4 | global batch size: 256 | lm loss: 3.0 |\n";
+  };
+  std::string seconds;
+  std::string timeless = megatron_step(1);
+  for (int step = 1; step <= 4; ++step) {
+    seconds += line(step, "elapsed time per iteration (s): 12.50 | ");
+    if (step > 1) timeless += line(step, "");
+  }
+  const RunFacts facts = facts_of(seconds);
+  BOOST_TEST(facts.steps.size() == 4U);
+  BOOST_TEST_REQUIRE(facts.step_time.has_value());
+  BOOST_TEST(facts.step_time->median_s == 12.5);
+  BOOST_TEST(notes_of_run(facts) == "");
+  BOOST_TEST(notes_of_run(facts_of(timeless)).find("begin and cannot be read") ==
+             std::string::npos);
+}
+
 BOOST_AUTO_TEST_CASE(a_run_without_any_step_that_can_be_read_has_not_ended_well) {
   const RunFacts facts = facts_of(torn_step(1) + torn_step(2) + kEnd);
   BOOST_TEST(facts.steps.empty());

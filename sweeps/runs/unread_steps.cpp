@@ -28,7 +28,10 @@ int64_t said_interval(const RunFacts& facts) {
     const size_t dot = key.rfind('.');
     if (dot != std::string_view::npos) key.remove_prefix(dot + 1);
     const bool is_it = key == "log_interval" || key == "--log-interval" || key == "log_freq";
-    return is_it ? log_text::leading_integer(value).value_or(0) : 0;
+    const int64_t steps = is_it ? log_text::leading_integer(value).value_or(0) : 0;
+    // No run has more steps: sums of a step and an interval fit.
+    constexpr int64_t kMostSteps = 1'000'000'000;
+    return steps <= kMostSteps ? steps : 0;
   };
   for (const EchoedSetting& setting : facts.echoed.settings) {
     if (const int64_t steps = interval_of(setting.key, setting.value); steps > 0) return steps;

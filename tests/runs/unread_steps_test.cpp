@@ -35,7 +35,7 @@ std::string steps_of(const std::vector<int>& steps) {
   return text;
 }
 
-std::string logging_every(int steps) {
+std::string logging_every(int64_t steps) {
   return "------------------------ arguments ------------------------\n"
          "  log_interval .................................... " +
          std::to_string(steps) + "\n-------------------- end of arguments ---------------------\n";
@@ -113,6 +113,11 @@ BOOST_AUTO_TEST_CASE(gaps_between_steps_are_told) {
   BOOST_TEST(notes_of_run(said).find("2 of 5 lines about steps are missing between step 2 and 6") !=
                  std::string::npos,
              notes_of_run(said));
+  // An interval that no run has is as none.
+  for (const int64_t absurd : {int64_t{2'000'000'000}, INT64_MAX}) {
+    const std::string notes = notes_of_run(facts_of(logging_every(absurd) + steps_of({1, 3, 5})));
+    BOOST_TEST(notes.find("2 of 5 lines about steps are missing") == 0U, notes);
+  }
   const RunFacts rare = facts_of(logging_every(2) + steps_of({2, 4, 6}));
   BOOST_TEST(notes_of_run(rare).find("missing") == std::string::npos, notes_of_run(rare));
 }

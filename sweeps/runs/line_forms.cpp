@@ -611,11 +611,13 @@ bool read_deepspeed_memory(std::string_view text, size_t at, LogCollector& log) 
   return allocated.has_value();
 }
 
-/// "+ torchrun --nproc_per_node=8 ...": the shell shows what it runs.
+/// "+ torchrun --nproc_per_node=8 ...": the shell shows what it runs. So does who writes the
+/// command above a log.
 bool read_command_line(std::string_view text, size_t at, LogCollector& log) {
   constexpr size_t kMostBytes = 16'384;
   const std::string_view said = bare(text);
-  const bool is_command = said.starts_with("+ ") && said.find(" --") != std::string_view::npos;
+  const bool is_command = (said.starts_with("+ ") && said.find(" --") != std::string_view::npos) ||
+                          (log_text::is_commented_command(said) && log.place().line == 1);
   if (!is_command || at > 400 || !log.now().command.empty()) return false;
   log.now().command = log_text::printable(said.substr(2), kMostBytes);
   return true;

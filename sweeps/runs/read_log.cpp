@@ -235,7 +235,13 @@ ForeignLog read_log_file(const std::string& path) {
 bool looks_like_log(std::string_view head) {
   constexpr size_t kMostNuls = 10;  // one of so many characters: holes, not a binary file
   const auto nuls = static_cast<size_t>(std::ranges::count(head, '\0'));
-  if (nuls * kMostNuls > head.size() || is_code_or_data(head)) return false;
+  if (nuls * kMostNuls > head.size()) return false;
+  // Somebody wrote the command above the log. In front of a script's lines it proves nothing.
+  const std::string_view first = log_text::up_to(head, "\n");
+  if (log_text::is_commented_command(first)) {
+    head.remove_prefix(std::min(first.size() + 1, head.size()));
+  }
+  if (is_code_or_data(head)) return false;
   std::istringstream in{std::string(head)};
   return read_log(in, "").num_facts > 0;
 }

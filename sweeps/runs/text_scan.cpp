@@ -133,6 +133,20 @@ std::string_view up_to(std::string_view text, std::string_view ends) {
   return text.substr(0, std::min(text.find_first_of(ends), text.size()));
 }
 
+bool is_commented_command(std::string_view line) {
+  if (!line.starts_with("# ")) return false;
+  const std::string_view command = bare(line.substr(2));
+  const auto is_of_name = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+           std::string_view("_-./").find(c) != std::string_view::npos;
+  };
+  // What stands in front of the first blank is a program; prose begins with a capital.
+  const std::string_view program = up_to(command, " ");
+  const size_t flag = command.find(" --");
+  return std::ranges::all_of(program, is_of_name) && flag != std::string_view::npos &&
+         flag + 3 < command.size() && command[flag + 3] >= 'a' && command[flag + 3] <= 'z';
+}
+
 std::string_view bare(std::string_view text) {
   text = without_blanks(text);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);

@@ -26,6 +26,9 @@ std::optional<int64_t> bytes_behind(std::string_view text, std::string_view key)
 /// The part up to the first of `ends`; all where none is there.
 std::string_view up_to(std::string_view text, std::string_view ends);
 
+/// "# torchrun train.py --flags": a command with flags, behind the sign of a comment.
+bool is_commented_command(std::string_view line);
+
 /// Without blanks at both ends.
 std::string_view bare(std::string_view text);
 

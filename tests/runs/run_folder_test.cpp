@@ -53,6 +53,16 @@ const Row kRows[] = {
      RunFileKind::config},
     {"TOML", "[training]\nlocal_batch_size = 2\n[parallelism]\ntensor_parallel_degree = 2\n",
      RunFileKind::config},
+    {"a log below its command", "# torchrun -m torchtitan.train --training.steps 4\n" + kStep,
+     RunFileKind::log},
+    {"a log below a command of another program", "# bash megatron.sh --num-layers 8\n" + kStep,
+     RunFileKind::log},
+    {"a command below a comment",
+     "# torchrun pretrain_gpt.py --seq-length 4096\ntorchrun --nproc-per-node 8 pretrain_gpt.py "
+     "\\\n"
+     "  --tensor-model-parallel-size 2 --micro-batch-size 1\n",
+     RunFileKind::config},
+    {"a page with a step in it", "# How to read --log-interval\n\n" + kStep, RunFileKind::other},
     {"a source", "import os\nprint('''" + kStep + "''')\n", RunFileKind::other},
     {"a page", "# How to train with torchtitan\n\nwords\n", RunFileKind::other},
     {"nothing", "", RunFileKind::other},
@@ -252,6 +262,17 @@ BOOST_AUTO_TEST_CASE(a_start_that_shows_no_time_is_another_run) {
              boost::test_tools::per_element());
   BOOST_TEST((facts.status == ForeignStatus::ok));
   BOOST_TEST(has_note(facts, "slurm-9.out begins anew, as "));
+}
+
+// As the shell shows it with "+ ". Elsewhere it is what somebody left out.
+BOOST_AUTO_TEST_CASE(a_command_above_a_log_is_that_of_the_run) {
+  const std::string command = "torchrun --nproc_per_node=8 pretrain_gpt.py --seq-length ";
+  const ForeignLog log =
+      golden_logs::log_of("# " + command + "4096\n" + golden_logs::megatron_steps(1, 3));
+  BOOST_TEST(log.attempts.back().command == command + "4096");
+  const ForeignLog later = golden_logs::log_of(golden_logs::megatron_step(1) + "# " + command +
+                                               "4096\n+ " + command + "2048\n");
+  BOOST_TEST(later.attempts.back().command == command + "2048");
 }
 
 // A node's log may have no more than the command and steps.

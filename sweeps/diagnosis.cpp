@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -243,6 +245,23 @@ void add_trace(ReadFile& file, size_t place, Diagnosis& diagnosis) {
   diagnosis.windows.push_back(std::move(file.windows[place]));
 }
 
+/// A trace with device work in a folder.
+struct FoundTrace {
+  ReadFile* file = nullptr;
+  size_t place = 0;
+
+  [[nodiscard]] const profiler::TraceFacts& facts() const { return file->traces[place].facts; }
+};
+
+/// The first one of the recorder that has most, which says most of the run; of as many the first.
+const FoundTrace* first_of_most(const std::vector<FoundTrace>& found) {
+  std::map<std::string_view, int64_t> counts;
+  for (const FoundTrace& one : found) ++counts[one.facts().format];
+  const auto most = std::ranges::max_element(
+      found, {}, [&](const FoundTrace& one) { return counts.at(one.facts().format); });
+  return most == found.end() ? nullptr : &*most;
+}
+
 void judge_traces(Diagnosis& diagnosis, const spec::HardwareSpec* hardware,
                   const profiler::MemoryFacts& memory) {
   diagnosis.wall =
@@ -275,10 +294,9 @@ Diagnosis diagnose_traces(const std::vector<std::string>& paths, const spec::Har
 Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
                                 std::vector<std::string>& notes, const spec::HardwareSpec* hardware,
                                 const profiler::MemoryFacts& memory) {
-  Diagnosis diagnosis;
-  std::vector<int64_t> ranks;
   std::vector<std::string> left_out;
   std::vector<ReadFile> files = read_files(paths);
+  std::vector<FoundTrace> found;
   for (size_t at = 0; at < files.size(); ++at) {
     const std::string& path = paths[at];
     try {
@@ -293,29 +311,36 @@ Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
         left_out.push_back(path + " holds no device work: left out");
         continue;
       }
-      const auto copy = std::ranges::find_if(diagnosis.traces, [&](const ImportedTrace& other) {
-        return profiler::is_copy_of(trace, other);
+      const auto copy = std::ranges::find_if(found, [&](const FoundTrace& other) {
+        return profiler::is_copy_of(trace, other.file->traces[other.place]);
       });
-      if (copy != diagnosis.traces.end()) {
-        left_out.push_back(fmt::format("{} is a copy of {}: left out", path, copy->facts.file));
+      if (copy != found.end()) {
+        left_out.push_back(fmt::format("{} is a copy of {}: left out", path, copy->facts().file));
         continue;
       }
-      if (!diagnosis.traces.empty() &&
-          trace.facts.format != diagnosis.traces.front().facts.format) {
-        const profiler::TraceFacts& first = diagnosis.traces.front().facts;
-        left_out.push_back(fmt::format("{} is of {}, {} of {}: left out", path, trace.facts.format,
-                                       first.file, first.format));
-        continue;
-      }
-      if (const auto rank = trace.facts.rank) {
-        if (std::ranges::find(ranks, *rank) != ranks.end()) {
-          left_out.push_back(fmt::format("{} is another trace of rank {}: left out", path, *rank));
-          continue;
-        }
-        ranks.push_back(*rank);
-      }
-      add_trace(files[at], i, diagnosis);
+      found.push_back({&files[at], i});
     }
+  }
+  Diagnosis diagnosis;
+  std::vector<int64_t> ranks;
+  const FoundTrace* of_most = first_of_most(found);
+  const profiler::TraceFacts kept = of_most == nullptr ? profiler::TraceFacts() : of_most->facts();
+  for (const FoundTrace& one : found) {
+    const profiler::TraceFacts& facts = one.facts();
+    if (facts.format != kept.format) {
+      left_out.push_back(fmt::format("{} is of {}, {} of {}: left out", facts.file, facts.format,
+                                     kept.file, kept.format));
+      continue;
+    }
+    if (const auto rank = facts.rank) {
+      if (std::ranges::find(ranks, *rank) != ranks.end()) {
+        left_out.push_back(
+            fmt::format("{} is another trace of rank {}: left out", facts.file, *rank));
+        continue;
+      }
+      ranks.push_back(*rank);
+    }
+    add_trace(*one.file, one.place, diagnosis);
   }
   add_left_out(left_out, notes);
   if (!diagnosis.traces.empty()) judge_traces(diagnosis, hardware, memory);

@@ -36,7 +36,7 @@ Diagnosis diagnose_traces(const std::vector<std::string>& paths,
                           const profiler::MemoryFacts& memory = {});
 /// The same of files that lie in a folder of a run: what cannot be read or has no device work is
 /// left out with a sentence in `notes`, of two traces of one rank or two copies the second, and
-/// traces of another recorder than the first. May be empty.
+/// traces of other recorders than the one with most. May be empty.
 Diagnosis diagnose_found_traces(const std::vector<std::string>& paths,
                                 std::vector<std::string>& notes,
                                 const spec::HardwareSpec* hardware = nullptr,

@@ -339,6 +339,32 @@ BOOST_AUTO_TEST_CASE(traces_of_another_world_than_the_log_are_noted) {
   }
 }
 
+// The file that is met first is somebody's of another recorder.
+BOOST_AUTO_TEST_CASE(of_two_recorders_that_with_most_traces_is_kept) {
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("run");
+  write(root / "a.json",
+        R"({"otherData": {"writer": "moetune 1", "origin_ns": 0}, "traceEvents": [
+           {"ph": "X", "cat": "step", "pid": 0, "tid": 0, "name": "step 0", "ts": 0, "dur": 900,
+            "args": {"step": 0}},
+           {"ph": "X", "cat": "kernel", "pid": 0, "tid": 1, "name": "gemm.forward", "ts": 10,
+            "dur": 800, "args": {"id": 0, "step": 0}}]})");
+  tests::EventText events;
+  for (int i = 0; i < 40; ++i) events.call(i, 1, i + 1).kernel(1000 + 100 * i, 99, i + 1);
+  for (const char* rank : {"0", "1"}) {
+    write(root / (std::string("rank") + rank + ".json"),
+          events.json(std::string(R"(, "distributedInfo": {"world_size": 2, "rank": )") + rank +
+                      "}"));
+  }
+  const RunDiagnosis diagnosis = diagnose_run({root.string()}, {});
+  BOOST_TEST_REQUIRE(diagnosis.traces.has_value());
+  BOOST_TEST_REQUIRE(diagnosis.traces->traces.size() == 2U);
+  BOOST_TEST(diagnosis.traces->traces[0].facts.format == "kineto");
+  const std::string note = (root / "a.json").string() + " is of moetune, " +
+                           (root / "rank0.json").string() + " of kineto: left out";
+  BOOST_TEST(std::ranges::count(diagnosis.notes, note) == 1);
+}
+
 BOOST_AUTO_TEST_CASE(copies_of_a_log_are_left_out) {
   const tests::TempFolder temp;
   const fs::path root = temp.file("run");

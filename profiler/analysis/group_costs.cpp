@@ -102,14 +102,8 @@ void GroupCosts::add(const ImportedTrace& trace, const std::vector<bool>& is_mes
   for (const CauseSegment& segment : segments) {
     if (segment.cause != IdleCause::communication) continue;
     const std::string_view group = groups.of(trace.ops[segment.op]);
-    int64_t ns = segment.end_ns - segment.start_ns;
-    if (waits != nullptr) {
-      const auto wait = waits->find(segment.op);
-      if (wait != waits->end()) {
-        ns -= std::clamp<int64_t>(wait->second.first - segment.start_ns, 0, ns);
-      }
-    }
-    own_ns[group] += ns;
+    own_ns[group] += waits == nullptr ? segment.end_ns - segment.start_ns
+                                      : split_comm(segment, *waits).transfer_ns;
   }
   for (const auto& [group, ns] : own_ns) {
     double& ratio = group.empty() ? unknown_ratio : ratios[std::string(group)];

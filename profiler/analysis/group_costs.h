@@ -8,17 +8,14 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
+#include "profiler/analysis/collective_waits.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/trace_causes.h"
 #include "profiler/imported_trace.h"
 
 namespace moetune::profiler {
-
-/// By row of a trace's ops: until when it waited for a rank that came late, and for which.
-using WaitsByOp = std::map<uint32_t, std::pair<int64_t, CollectivePart>>;
 
 /// Groups have our names (group_words.h). Kernels of DeepEP and its like are of "ep", messages
 /// between stages of "pp".

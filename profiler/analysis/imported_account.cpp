@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "profiler/analysis/collective_waits.h"
 #include "profiler/analysis/group_costs.h"
 #include "profiler/analysis/imported_recompute.h"
 #include "profiler/analysis/imported_steps.h"
@@ -141,11 +142,7 @@ class RankAccount {
     const ImportedOp& op = trace_.ops[segment.op];
     const int64_t ns = segment.end_ns - segment.start_ns;
     const bool is_stage = op.comm != kNoRow && is_message_[op.comm];
-    const auto wait = waits_.find(segment.op);
-    int64_t wait_ns = is_stage ? ns : 0;
-    if (!is_stage && wait != waits_.end()) {
-      wait_ns = std::clamp<int64_t>(wait->second.first - segment.start_ns, 0, ns);
-    }
+    const int64_t wait_ns = is_stage ? ns : split_comm(segment, waits_).wait_ns;
     const auto add = [&](GroupBudget& group) {
       group.blocking_transfer_ns += ns - wait_ns;
       group.blocking_wait_ns += wait_ns;
@@ -198,14 +195,7 @@ void divide(StepBudget& budget, double by) {
 std::vector<StepBudget> imported_budgets(std::span<const ImportedTrace> traces,
                                          const CollectiveMatching& matching,
                                          std::span<const CountedSteps> steps) {
-  std::vector<WaitsByOp> waits(traces.size());
-  for (const MatchedCollective& one : matching.matched) {
-    const CollectivePart& last = one.parts[one.last];
-    for (const CollectivePart& part : one.parts) {
-      const ImportedOp& op = traces[part.trace].ops[part.op];
-      waits[part.trace][part.op] = {op.end_ns - one.transfer_ns, last};
-    }
-  }
+  const std::vector<WaitsByOp> waits = waits_of(traces, matching);
   const std::vector<std::vector<bool>> is_message = stage_messages_of(traces, matching);
   std::vector<StepBudget> budgets;
   for (size_t i = 0; i < traces.size(); ++i) {

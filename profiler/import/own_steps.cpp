@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <map>
@@ -421,15 +422,22 @@ class OwnRankTrace {
     trace_.ops.add(op);
   }
 
-  void add_comm(const TraceRecord& record, ImportedOp& op) {
-    const std::string& group = record.group.text();
+  /// What all communication of a rank in a group has: its ranks may be many, and its records more.
+  const CommCall& communicator_of(const std::string& group) {
+    const auto [at, is_new] = communicators_.try_emplace(group);
+    CommCall& comm = at->second;
+    if (!is_new) return comm;
     const std::vector<int32_t> ranks = groups_.members(rank_, group);
-    CommCall comm;
     comm.group = name(ranks.empty() ? group : fmt::format("{} {}", group, ranks.front()));
     comm.description = name(group);
     if (!ranks.empty()) comm.members = name(fmt::format("[{}]", fmt::join(ranks, ", ")));
     comm.dtype = name("Byte");
     if (ranks.size() > 1) comm.group_size = static_cast<int32_t>(ranks.size());
+    return comm;
+  }
+
+  void add_comm(const TraceRecord& record, ImportedOp& op) {
+    CommCall comm = communicator_of(record.group.text());
     comm.in_nelems = comm.out_nelems = std::max<int64_t>(1, record.bytes);
     comm.sequence = record.sequence;
     if (const auto received = received_.find(record.id); received != received_.end()) {
@@ -458,6 +466,7 @@ class OwnRankTrace {
   int64_t host_ns_ = 0;                    ///< when the host is done with the step
   std::map<int64_t, Producer> producers_;  ///< by id of the record
   std::map<int64_t, int64_t> received_;    ///< bytes, by id of the exchange
+  std::map<std::string, CommCall, std::less<>> communicators_;  ///< by group
 };
 
 }  // namespace

@@ -404,9 +404,8 @@ void note_contradictions(const profiler::GroupCosts& groups,
 }
 
 /// The layout that the traces name, where nobody else says it; and whether a configuration that is
-/// known can be of the same run. Returns the sizes that were taken.
-std::vector<std::string> add_traced_layout(RunDiagnosis& diagnosis, RunToMend& run) {
-  std::vector<std::string> taken;
+/// known can be of the same run.
+void add_traced_layout(RunDiagnosis& diagnosis, RunToMend& run) {
   const int64_t world = world_size_of(diagnosis).value_or(0);
   spec::PlanKnobs& knobs = run.config->knobs;
   if (diagnosis.traces) {
@@ -415,20 +414,22 @@ std::vector<std::string> add_traced_layout(RunDiagnosis& diagnosis, RunToMend& r
       note_contradictions(groups, *run.config, diagnosis);
     } else {
       const ParallelSizes said = diagnosis.facts ? diagnosis.facts->parallel : ParallelSizes{};
-      taken = take_traced_sizes(groups, said, world, knobs);
-      for (const ParallelSizeRow& row : parallel_sizes()) {
-        const bool is_taken = std::ranges::any_of(taken, [&](const std::string& words) {
-          return words.starts_with(fmt::format("{} ", row.name));
-        });
-        if (is_taken) diagnosis.traced_sizes.*row.size = knobs.*row.knob;
-      }
+      diagnosis.traced_sizes = take_traced_sizes(groups, said, world, knobs);
     }
     // At least those that were traced.
     const auto num_traced = static_cast<int64_t>(diagnosis.traces->traces.size());
     if (world == 0 && !run.is_config_known) spec::set_dp_for(num_traced, knobs);
   }
   if (world > 0) spec::set_dp_for(world, knobs);
-  return taken;
+}
+
+/// "tp 2", "pp 4"
+std::vector<std::string> words_of(const ParallelSizes& sizes) {
+  std::vector<std::string> words;
+  for (const ParallelSizeRow& row : parallel_sizes()) {
+    if (sizes.*row.size) words.push_back(fmt::format("{} {}", row.name, *(sizes.*row.size)));
+  }
+  return words;
 }
 
 /// Whether a configuration says that tensors go to the host's memory, in whatever words.
@@ -476,7 +477,7 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   if (is_by_name && run.config->model_name.empty() && diagnosis.facts) {
     run.config->model_name = diagnosis.facts->model_name;
   }
-  const std::vector<std::string> traced_sizes = add_traced_layout(diagnosis, run);
+  add_traced_layout(diagnosis, run);
   run.model = about.model;
   run.hardware = about.hardware;
   if (diagnosis.facts) run.echoed = diagnosis.facts->echoed.settings;
@@ -498,6 +499,7 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   }
   diagnosis.remedies.insert(diagnosis.remedies.begin(), asked.begin(), asked.end());
   if (!diagnosis.config && (wall.label != WallLabel::unknown || !diagnosis.remedies.empty())) {
+    const std::vector<std::string> traced_sizes = words_of(diagnosis.traced_sizes);
     const std::string layout =
         traced_sizes.empty()
             ? std::string()

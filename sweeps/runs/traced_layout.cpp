@@ -17,21 +17,20 @@ int64_t traced_size(const profiler::GroupCosts& groups, const ParallelSizeRow& r
 
 }  // namespace
 
-std::vector<std::string> take_traced_sizes(const profiler::GroupCosts& groups,
-                                           const ParallelSizes& said, int64_t world_size,
-                                           spec::PlanKnobs& knobs) {
+ParallelSizes take_traced_sizes(const profiler::GroupCosts& groups, const ParallelSizes& said,
+                                int64_t world_size, spec::PlanKnobs& knobs) {
   spec::PlanKnobs taken = knobs;
-  std::vector<std::string> words;
+  ParallelSizes sizes;
   for (const ParallelSizeRow& row : parallel_sizes()) {
     const int64_t size = traced_size(groups, row);
     if (size == 0 || said.*row.size) continue;
     taken.*row.knob = static_cast<int32_t>(size);
-    words.push_back(fmt::format("{} {}", row.name, size));
+    sizes.*row.size = size;
   }
   const int64_t replica = taken.replica_ranks();
   if (world_size > 0 && (replica < 1 || world_size % replica != 0)) return {};
   knobs = taken;
-  return words;
+  return sizes;
 }
 
 std::vector<std::string> contradicted_sizes(const profiler::GroupCosts& groups,

@@ -13,10 +13,9 @@
 namespace moetune::sweeps {
 
 /// Sets the sizes that the traces tell and `said`, the logs, do not. Nothing where all of them do
-/// not divide `world_size` ranks; 0: not known. Returns what was set, such as "pp 4".
-std::vector<std::string> take_traced_sizes(const profiler::GroupCosts& groups,
-                                           const ParallelSizes& said, int64_t world_size,
-                                           spec::PlanKnobs& knobs);
+/// not divide `world_size` ranks; 0: not known. Returns what was set.
+ParallelSizes take_traced_sizes(const profiler::GroupCosts& groups, const ParallelSizes& said,
+                                int64_t world_size, spec::PlanKnobs& knobs);
 
 /// A sentence for each size that the traces tell otherwise than a configuration.
 std::vector<std::string> contradicted_sizes(const profiler::GroupCosts& groups,

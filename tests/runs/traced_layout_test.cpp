@@ -21,8 +21,11 @@ profiler::GroupCosts groups_with(std::map<std::string, int64_t, std::less<>> siz
 BOOST_AUTO_TEST_CASE(sizes_that_nobody_says_are_those_of_the_groups) {
   const profiler::GroupCosts groups = groups_with({{"tp", 2}, {"pp", 4}, {"ep", 0}, {"dp_cp", 3}});
   spec::PlanKnobs knobs;
-  const std::vector<std::string> taken = take_traced_sizes(groups, {}, 24, knobs);
-  BOOST_TEST(taken == (std::vector<std::string>{"tp 2", "pp 4"}), boost::test_tools::per_element());
+  const ParallelSizes taken = take_traced_sizes(groups, {}, 24, knobs);
+  BOOST_TEST(taken.tp.value_or(0) == 2);
+  BOOST_TEST(taken.pp.value_or(0) == 4);
+  BOOST_TEST(!taken.ep.has_value());
+  BOOST_TEST(!taken.cp.has_value());
   BOOST_TEST(knobs.tp == 2);
   BOOST_TEST(knobs.pp == 4);
   BOOST_TEST(knobs.ep == 1);
@@ -30,11 +33,14 @@ BOOST_AUTO_TEST_CASE(sizes_that_nobody_says_are_those_of_the_groups) {
   spec::PlanKnobs logged;
   ParallelSizes said;
   said.pp = 1;
-  BOOST_TEST(take_traced_sizes(groups, said, 24, logged) == std::vector<std::string>{"tp 2"},
-             boost::test_tools::per_element());
+  const ParallelSizes beside_log = take_traced_sizes(groups, said, 24, logged);
+  BOOST_TEST(beside_log.tp.value_or(0) == 2);
+  BOOST_TEST(!beside_log.pp.has_value());
   // 8 ranks of a replica do not make 12.
   spec::PlanKnobs others;
-  BOOST_TEST(take_traced_sizes(groups, {}, 12, others).empty());
+  const ParallelSizes none = take_traced_sizes(groups, {}, 12, others);
+  BOOST_TEST(!none.tp.has_value());
+  BOOST_TEST(!none.pp.has_value());
   BOOST_TEST((others == spec::PlanKnobs{}));
 }
 

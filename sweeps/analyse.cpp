@@ -273,9 +273,19 @@ void add_critical_path(const profiler::CriticalPath& path, Metrics& metrics) {
   }
 }
 
+/// Virtual ranks are threads of one process: on a device they share it and its clock. Of ranks that
+/// do not, nothing.
+std::vector<profiler::DeviceWork> shared_work(const spec::TrialSpec& spec,
+                                              const std::vector<profiler::StepTrace>& traces) {
+  const bool is_shared =
+      spec::is_on_device(spec) && spec::ranks_of(spec) == spec::RanksAre::threads;
+  return is_shared ? profiler::work_of_others(traces) : std::vector<profiler::DeviceWork>();
+}
+
 /// The causes of the step, each taken away in turn.
 profiler::StepVerdict judge_causes(const spec::TrialSpec& spec,
                                    const std::vector<profiler::StepTrace>& traces,
+                                   const std::vector<profiler::DeviceWork>& others,
                                    const profiler::MemoryFacts& memory) {
   const auto reached = [&](double peak, spec::Work work) {
     return peak * spec.hardware.efficiency[static_cast<size_t>(work)];
@@ -285,7 +295,8 @@ profiler::StepVerdict judge_causes(const spec::TrialSpec& spec,
   facts.memory_bytes_per_s = reached(spec.hardware.memory_bytes_per_s, spec::Work::light);
   facts.memory = memory;
   return profiler::judge_step(
-      profiler::ReplayedRun(traces, plan::group_instances(plan::layout_of(spec.knobs))), facts);
+      profiler::ReplayedRun(traces, plan::group_instances(plan::layout_of(spec.knobs)), {}, others),
+      facts);
 }
 
 /// What would be gained at most by each cause, the largest first.
@@ -405,8 +416,11 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
   if (is_traced) {
     const profiler::ClassificationRules rules = rules_for(spec);
     const std::vector<profiler::StepTrace> traces = last_step(shard.traces);
-    for (const profiler::StepTrace& trace : traces) {
-      budgets.push_back(profiler::compute_budget(trace, rules));
+    const std::vector<profiler::DeviceWork> others = shared_work(spec, traces);
+    const profiler::DeviceWork none;
+    for (size_t i = 0; i < traces.size(); ++i) {
+      budgets.push_back(
+          profiler::compute_budget(traces[i], rules, others.empty() ? none : others[i]));
     }
     add_budgets(budgets, metrics);
     add_overlaps(profiler::group_overlaps(traces, budgets,
@@ -417,7 +431,7 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
       return budget.step_ns - budget.blocking_wait_ns;
     });
     add_critical_path(profiler::critical_path(*slowest, rules), metrics);
-    causes = judge_causes(spec, traces, memory);
+    causes = judge_causes(spec, traces, others, memory);
   }
   if (budgets.empty() && !is_oom) return;
   const profiler::WallEvidence verdict = profiler::classify_wall(budgets, memory);

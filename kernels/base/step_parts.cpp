@@ -50,6 +50,8 @@ constexpr std::array<StepPartRow, static_cast<size_t>(P::count)> kParts = {{
      kBlockingText, "late participant", "yellow", 3},
     {P::pipeline_bubble, "bubble", false, Wall::communication, "pipeline_bubble_ns", "",
      "pipeline bubble", "pipeline bubble", "black", 4},
+    {P::device_shared, "device_shared", false, Wall::compute, "device_shared_ns", "",
+     "waiting while other virtual ranks use the card", "shared card", "green", 5},
     {P::stalled, "dependency_stalled", false, Wall::compute, "dependency_stalled_ns", "",
      "unexplained waiting", "dependency-stalled", "blue", 5},
 }};

@@ -59,6 +59,7 @@ enum class StepPart : uint8_t {
   transfer,         ///< nothing computes because its data moves
   late,             ///< nothing computes because a participant of the group came late
   pipeline_bubble,  ///< the same, where that is another stage
+  device_shared,    ///< nothing computes because other ranks use the device that all share
   stalled,          ///< nothing computes, and no record says why
   count
 };

@@ -113,8 +113,9 @@ std::vector<int64_t> kernels_behind(const TraceIndex& index, const std::vector<I
 class BlockingBook {
  public:
   BlockingBook(const TraceIndex& index, StepBudget& budget,
-               std::map<std::string, GroupBudget>& groups, const ClassificationRules& rules)
-      : index_(index), budget_(budget), groups_(groups), rules_(rules) {}
+               std::map<std::string, GroupBudget>& groups, const ClassificationRules& rules,
+               const DeviceWork& others)
+      : index_(index), budget_(budget), groups_(groups), rules_(rules), others_(others) {}
 
   void book(const GapPart& part) {
     const int64_t ns = part.end_ns - part.start_ns;
@@ -122,9 +123,12 @@ class BlockingBook {
       case GapCause::launch_starved:
         budget_.launch_starved_ns += ns;
         return;
-      case GapCause::dependency_stalled:
-        budget_.dependency_stalled_ns += ns;
+      case GapCause::dependency_stalled: {
+        const int64_t shared_ns = shared_ns_of(part);
+        budget_.device_shared_ns += shared_ns;
+        budget_.dependency_stalled_ns += ns - shared_ns;
         return;
+      }
       case GapCause::transfer:
       case GapCause::wait:
         break;
@@ -152,10 +156,17 @@ class BlockingBook {
   }
 
  private:
+  /// What the record waited for may have been the device, while others had it.
+  [[nodiscard]] int64_t shared_ns_of(const GapPart& part) const {
+    if (part.position == kNoPosition) return 0;
+    return others_.held_up_ns(index_.record(part.position), {part.start_ns, part.end_ns});
+  }
+
   const TraceIndex& index_;
   StepBudget& budget_;
   std::map<std::string, GroupBudget>& groups_;
   const ClassificationRules& rules_;
+  const DeviceWork& others_;
   std::map<std::string, std::map<std::string, int64_t>> ns_by_op_;
 };
 
@@ -223,11 +234,13 @@ double GroupBudget::overlap_ratio() const {
   return static_cast<double>(busy_ns - exposed_ns) / static_cast<double>(busy_ns);
 }
 
-StepBudget compute_budget(const StepTrace& trace, const ClassificationRules& rules) {
-  return compute_budget(TraceIndex(trace, rules), rules);
+StepBudget compute_budget(const StepTrace& trace, const ClassificationRules& rules,
+                          const DeviceWork& others) {
+  return compute_budget(TraceIndex(trace, rules), rules, others);
 }
 
-StepBudget compute_budget(const TraceIndex& index, const ClassificationRules& rules) {
+StepBudget compute_budget(const TraceIndex& index, const ClassificationRules& rules,
+                          const DeviceWork& others) {
   const BusySets sets = busy_sets(index);
   const IntervalSet window({index.window()});
   const IntervalSet idle = subtract(window, sets.device);
@@ -247,11 +260,11 @@ StepBudget compute_budget(const TraceIndex& index, const ClassificationRules& ru
   count_launches(index, budget);
 
   std::map<std::string, GroupBudget> groups = group_volumes(index, sets);
-  BlockingBook book(index, budget, groups, rules);
+  BlockingBook book(index, budget, groups, rules, others);
   explain_gaps(index, subtract(window, sets.compute), book, budget);
   book.set_dominant_ops();
   budget.residual_ns = budget.compute_absent_ns - budget.launch_starved_ns - budget.blocking_ns() -
-                       budget.dependency_stalled_ns;
+                       budget.device_shared_ns - budget.dependency_stalled_ns;
 
   budget.communication = whole_communication(groups, sets);
   for (auto& [name, group] : groups) {

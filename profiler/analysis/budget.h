@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "profiler/analysis/classify.h"
+#include "profiler/analysis/device_work.h"
 #include "profiler/record.h"
 
 namespace moetune::profiler {
@@ -45,9 +46,11 @@ struct GroupBudget {
 ///    back. The last transfer_ns of a communication are transfer, what precedes them is wait. After
 ///    the last compute kernel, the last-ending record takes the kernel's place, and the rest of the
 ///    step is wait in kStepEndGroup.
+///  - device_shared: the kernel was enqueued, no record of this rank explains the wait, and others
+///    were at work on the same device.
 ///  - dependency_stalled: the kernel was enqueued, and no record explains the wait.
-/// compute_busy + launch_starved + blocking_transfer + blocking_wait + dependency_stalled +
-/// residual = step.
+/// compute_busy + launch_starved + blocking_transfer + blocking_wait + device_shared +
+/// dependency_stalled + residual = step.
 struct StepBudget {
   int32_t rank = 0;
   int32_t step = 0;
@@ -62,6 +65,7 @@ struct StepBudget {
   int64_t blocking_transfer_ns = 0;
   int64_t blocking_wait_ns = 0;    ///< jitter and pipeline bubble
   int64_t pipeline_bubble_ns = 0;  ///< the part of blocking_wait_ns in pipeline groups
+  int64_t device_shared_ns = 0;    ///< 0 where the rank has a device of its own
   int64_t dependency_stalled_ns = 0;
   int64_t residual_ns = 0;  ///< always 0 unless the analysis is wrong
 
@@ -84,8 +88,11 @@ struct StepBudget {
 constexpr int64_t kMaxResidualNs = 500'000;
 
 /// Throws base::Error when the trace contradicts itself (a record that ends before it starts, an id
-/// twice) or when the budget does not add up.
-StepBudget compute_budget(const StepTrace& trace, const ClassificationRules& rules);
-StepBudget compute_budget(const TraceIndex& index, const ClassificationRules& rules);
+/// twice) or when the budget does not add up. `others`: what other ranks did on the same device; of
+/// a rank that has one alone, nothing.
+StepBudget compute_budget(const StepTrace& trace, const ClassificationRules& rules,
+                          const DeviceWork& others = {});
+StepBudget compute_budget(const TraceIndex& index, const ClassificationRules& rules,
+                          const DeviceWork& others = {});
 
 }  // namespace moetune::profiler

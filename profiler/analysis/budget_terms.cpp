@@ -21,6 +21,7 @@ constexpr auto kBudgetTerms = std::to_array<BudgetTerm>({
     {"blocking_transfer_ns", [](const StepBudget& b) { return b.blocking_transfer_ns; }},
     {"blocking_wait_ns", [](const StepBudget& b) { return b.blocking_wait_ns; }},
     {"pipeline_bubble_ns", [](const StepBudget& b) { return b.pipeline_bubble_ns; }},
+    {"device_shared_ns", [](const StepBudget& b) { return b.device_shared_ns; }},
     {"dependency_stalled_ns", [](const StepBudget& b) { return b.dependency_stalled_ns; }},
     {"residual_ns", [](const StepBudget& b) { return b.residual_ns; }},
     {"recompute_busy_ns", [](const StepBudget& b) { return b.recompute_busy_ns; }},

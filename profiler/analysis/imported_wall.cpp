@@ -109,14 +109,7 @@ class Judge {
   /// Which part of each collective was waiting, and for whom.
   void find_waits() {
     matching_ = match_across_ranks(traces_);
-    waits_.resize(traces_.size());
-    for (const MatchedCollective& one : matching_.matched) {
-      const CollectivePart& last = one.parts[one.last];
-      for (const CollectivePart& part : one.parts) {
-        const ImportedOp& op = traces_[part.trace].ops[part.op];
-        waits_[part.trace][part.op] = {op.end_ns - one.transfer_ns, last};
-      }
-    }
+    waits_ = waits_of(traces_, matching_);
   }
 
   /// Sets the shares of one rank's window.
@@ -179,18 +172,8 @@ class Judge {
       stages_.add(all_ns, missing_.may_delay(index, segment.op));
       return add(WallLabel::pipeline, all_ns);
     }
-    int64_t wait_ns = 0;
-    CollectivePart last;
-    if (!waits_.empty()) {
-      const auto wait = waits_[index].find(segment.op);
-      if (wait != waits_[index].end()) {
-        const auto& [until_ns, part] = wait->second;
-        wait_ns =
-            std::clamp<int64_t>(until_ns - segment.start_ns, 0, segment.end_ns - segment.start_ns);
-        last = part;
-      }
-    }
-    const double transfer_ns = all_ns - static_cast<double>(wait_ns);
+    const SplitComm split = split_comm(segment, waits_.empty() ? WaitsByOp() : waits_[index]);
+    const auto transfer_ns = static_cast<double>(split.transfer_ns);
     const bool is_again = is_recomputed(traces_[index], segment.op);
     if (is_again) add_recomputed(index, transfer_ns, WallLabel::communication, add);
     if (!is_again) add(WallLabel::communication, transfer_ns);
@@ -201,7 +184,7 @@ class Judge {
         may_be_message(traces_[index], segment.op)) {
       loose_ns_ += transfer_ns;
     }
-    if (wait_ns > 0) book_wait(wait_ns, last, add);
+    if (split.wait_ns > 0) book_wait(split.wait_ns, split.last, add);
   }
 
   /// Books a wait by what the rank that came last did during it.
@@ -411,10 +394,6 @@ class Judge {
   void add_recompute(ImportedWall& wall, double share_ratio) const {
     wall.is_memory_short = is_memory_short(memory_);
     if (!replay_) wall.recompute_ratio = share_ratio;
-    const bool is_most = 2 * share_ratio > wall.shares[place_of(WallLabel::memory)];
-    if (!replay_ && wall.label == WallLabel::memory && wall.is_memory_short && is_most) {
-      wall.sub_cause = row_of(SubCause::recompute).name;
-    }
     if (std::max(share_ratio, wall.recompute_ratio) < 0.005) return;
     wall.evidence.push_back(recompute_evidence(share_ratio, wall.recompute_ratio, memory_));
   }
@@ -512,11 +491,14 @@ class Judge {
   /// What the accounts alone tell of causes.
   void split_accounts(ImportedWall& wall, const HostTime& host) const {
     split_host_share(host, input_ns_, wall.shares[place_of(WallLabel::host)], wall.sub_ceilings);
-    const double offload = wall.shares[place_of(WallLabel::memory)];
-    wall.sub_ceilings[static_cast<size_t>(SubCause::offload)] = offload;
+    // Memory has copies and, where it is short, what is computed a second time.
+    const double again = is_memory_short(memory_) && num_judged_ > 0 ? recomputed_ratio_ / num_judged_ : 0;
+    const double copies = std::max(0.0, wall.shares[place_of(WallLabel::memory)] - again);
+    wall.sub_ceilings[static_cast<size_t>(SubCause::recompute)] = again;
+    wall.sub_ceilings[static_cast<size_t>(SubCause::offload)] = copies;
     if (wall.label != WallLabel::memory || !wall.sub_cause.empty()) return;
-    wall.sub_cause = row_of(SubCause::offload).name;
-    wall.summary += " (offload)";
+    wall.sub_cause = row_of(again > copies ? SubCause::recompute : SubCause::offload).name;
+    wall.summary += fmt::format(" ({})", wall.sub_cause);
   }
 
   /// Input is the loader's as well, which the parts of the host's own time do not show.

@@ -95,7 +95,7 @@ typename std::vector<Value>::const_iterator above(const std::vector<Value>& sort
 }  // namespace
 
 ReplayedRun::ReplayedRun(std::span<const StepTrace> traces, const GroupInstances& communicators,
-                         const ReplayOptions& options)
+                         const ReplayOptions& options, std::span<const DeviceWork> others)
     : traces_(traces), options_(options) {
   size_t num_records = 0;
   for (const StepTrace& trace : traces) num_records += trace.records.size();
@@ -111,7 +111,7 @@ ReplayedRun::ReplayedRun(std::span<const StepTrace> traces, const GroupInstances
   tail_ns_ = std::max<int64_t>(0, end_ns - last_ns);
   match(communicators);
   match_messages();
-  find_slack();
+  find_slack(others);
   find_queue_waits();
   find_order();
 }
@@ -274,7 +274,7 @@ int64_t ReplayedRun::add_latency(Links& links, int64_t launched_ns, int64_t begu
   return std::max(launched_ns + links.latency_ns, free_ns + links.gap_ns);
 }
 
-void ReplayedRun::find_slack() {
+void ReplayedRun::find_slack(std::span<const DeviceWork> others) {
   for (const RankRows& rank : ranks_) {
     // Ends of device work, by time, to find who ended when something started that nobody explains.
     std::vector<std::pair<int64_t, uint32_t>> ends;
@@ -330,6 +330,10 @@ void ReplayedRun::find_slack() {
         continue;
       }
       op.slack_ns = std::max<int64_t>(0, record.start_ns - earliest_ns);
+      if (!others.empty()) {
+        op.shared_ns = others[op.trace].held_up_ns(record, {earliest_ns, record.start_ns});
+        op.slack_ns -= op.shared_ns;
+      }
       if (record.group.empty()) continue;
       const bool is_alone = record.kind == RecordKind::collective && links.meeting == kNone;
       const bool is_lost = is_receive(record) && !is_numbered(record) && links.sender == kNone;
@@ -661,7 +665,7 @@ int64_t ReplayedRun::step_ns(const Change& change, ReplayRoom& room) const {
     if (links.producer != kNone) {
       ready_ns = std::max(ready_ns, ends[links.producer] + links.lag_ns);
     }
-    ready_ns += op.slack_ns;
+    ready_ns += op.slack_ns + op.shared_ns;
     begins[place] = ready_ns;
     if (links.meeting != kNone) {
       Meeting& meeting = meetings[links.meeting];

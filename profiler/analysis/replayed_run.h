@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "profiler/analysis/device_work.h"
 #include "profiler/analysis/overlap.h"
 #include "profiler/record.h"
 
@@ -23,6 +24,9 @@ struct ReplayOp {
   int64_t launch_ns = 0;    ///< the call, without waiting for room in the launch queue
   int64_t duration_ns = 0;  ///< communication: transfer; synchronisation: returning from it
   int64_t slack_ns = 0;     ///< delay of the start that nothing in the trace explains
+  /// Delay of the start while other ranks were at work on the same device. It stays as it was,
+  /// however long their work takes in the replay.
+  int64_t shared_ns = 0;
   /// False: it no longer waits for others. Otherwise a collective waits for the other ranks, a
   /// synchronisation for the device, a receive for its message, a send for a buffer at the
   /// receiver.
@@ -66,9 +70,10 @@ class ReplayedRun {
   /// sequence. A receive is matched with the send of the same sequence on the neighbour in the
   /// pipeline's group (forward: the one before). Messages without a micro-batch are matched by
   /// sequence alone; if both ends ran at the same time, they waited for each other. Communication
-  /// without a partner in the traces keeps its duration.
+  /// without a partner in the traces keeps its duration. `others`: where the ranks share a device,
+  /// for each trace what the others did there (work_of_others).
   ReplayedRun(std::span<const StepTrace> traces, const GroupInstances& communicators,
-              const ReplayOptions& options = {});
+              const ReplayOptions& options = {}, std::span<const DeviceWork> others = {});
 
   [[nodiscard]] const std::vector<ReplayOp>& ops() const { return ops_; }
   [[nodiscard]] const TraceRecord& record_of(const ReplayOp& op) const {
@@ -153,7 +158,7 @@ class ReplayedRun {
   }
   /// When the device could have begun, its time to begin included.
   int64_t add_latency(Links& links, int64_t launched_ns, int64_t begun_ns) const;
-  void find_slack();
+  void find_slack(std::span<const DeviceWork> others);
 
   std::span<const StepTrace> traces_;
   ReplayOptions options_;

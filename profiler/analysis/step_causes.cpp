@@ -264,12 +264,12 @@ void StepCauses::drop_one(SubCause cause, size_t place, ReplayOp& op) const {
       return;
     case SubCause::recompute:
       if (!is(kRecompute)) return;
-      op.duration_ns = op.launch_ns = 0;
+      op.duration_ns = op.launch_ns = op.shared_ns = 0;
       if (!is_stall(op)) op.gap_ns = 0;
       return;
     case SubCause::offload:
       if (!is(kOffload)) return;
-      op.duration_ns = op.launch_ns = 0;
+      op.duration_ns = op.launch_ns = op.shared_ns = 0;
       if (!is_stall(op)) op.gap_ns = 0;
       if (is(kSync)) op.is_waiting = false;
       return;

@@ -25,6 +25,9 @@ constexpr double kWaitWeight = 0.9;
 /// Unless that is launching, and synchronisations gain this part of it at least.
 constexpr double kEmptiedRatio = 0.8;
 
+/// Waiting for a shared device is told from this share of the step on.
+constexpr double kLeastToldRatio = 0.005;
+
 /// Operations that are replayed to find a rank; of more none is named.
 constexpr size_t kMostReplayed = 200'000'000;
 
@@ -138,9 +141,11 @@ class StepJudge {
     double all = 0;
     double over = 0;
     double bandwidth = 0;
+    double shared = 0;
     for (size_t i = 0; i < run_.ops().size(); ++i) {
-      if (!causes_.is_kernel(i)) continue;
       const ReplayOp& op = run_.ops()[i];
+      shared += static_cast<double>(op.shared_ns);
+      if (!causes_.is_kernel(i)) continue;
       const auto ns = static_cast<double>(op.duration_ns);
       all += ns;
       if (!roofline.is_known()) continue;
@@ -150,7 +155,9 @@ class StepJudge {
     }
     const double whole =
         static_cast<double>(verdict_.step_ns) * static_cast<double>(run_.traces().size());
-    verdict_.ceilings[place_of(WallLabel::compute)] = std::min(1.0, all / whole);
+    const double busy_ratio = std::min(1.0, all / whole);
+    verdict_.device_shared_ratio = std::min(1 - busy_ratio, shared / whole);
+    verdict_.ceilings[place_of(WallLabel::compute)] = busy_ratio + verdict_.device_shared_ratio;
     if (!roofline.is_known() || all <= 0) return;
     verdict_.sub_ceilings[place_of(SubCause::occupancy)] = over / whole;
     verdict_.sub_ceilings[place_of(SubCause::bandwidth)] = bandwidth / whole;
@@ -310,10 +317,16 @@ class StepJudge {
     }
     if (verdict_.label == WallLabel::compute) {
       const bool is_split = verdict_.sub_ceilings[place_of(verdict_.sub_cause)] > 0;
+      const double shared = verdict_.device_shared_ratio;
+      const std::string waiting =
+          shared < kLeastToldRatio
+              ? std::string()
+              : fmt::format(", and {} {}", base::format_ratio(shared),
+                            base::text_of({&base::row_of(base::StepPart::device_shared), {}}));
       verdict_.summary = fmt::format(
-          "compute: {} of the step, mostly {}; nothing else would gain {}",
-          base::format_ratio(verdict_.ceiling_ratio()),
-          is_split ? row.name : "of an unknown kind, as the device's peaks are not known",
+          "compute: {} of the step, mostly {}{}; nothing else would gain {}",
+          base::format_ratio(verdict_.ceiling_ratio() - shared),
+          is_split ? row.name : "of an unknown kind, as the device's peaks are not known", waiting,
           base::format_ratio(kLeastBindingRatio));
       return;
     }

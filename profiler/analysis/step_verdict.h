@@ -58,11 +58,14 @@ struct StepVerdict {
   std::optional<int32_t> rank;
   std::optional<VerdictLink> link;  ///< of one link, where messages tell it
   int64_t step_ns = 0;              ///< as replayed with nothing dropped
-  /// Share of the step that is saved if all causes of the label are dropped; compute: the share
-  /// that is left.
+  /// Share of the step that is saved if all causes of the label are dropped; compute: the share of
+  /// kernels, and of their waiting for a device that ranks share.
   std::array<double, kNumWallLabels> ceilings = {};
   /// Share of the step that is saved by dropping each cause alone; causes of compute: their shares.
   std::array<double, kNumSubCauses> sub_ceilings = {};
+  /// Share of the step in which enqueued work waited while other ranks used the device; a part of
+  /// compute's ceiling.
+  double device_shared_ratio = 0;
   /// Share of the step that is saved if nothing is computed again, whether memory is short or not.
   double recompute_ratio = 0;
   /// Another cause takes as long at the same time, so that only dropping both saves time. The

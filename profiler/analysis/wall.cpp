@@ -197,6 +197,11 @@ void add_step_evidence(const std::vector<StepBudget>& budgets, const DominantGro
 
 }  // namespace
 
+double WallEvidence::ratio_of(base::StepPart part) const {
+  const auto share = std::ranges::find(shares, base::name_of(part), &StepShare::name);
+  return share == shares.end() ? 0.0 : share->ratio;
+}
+
 WallEvidence classify_wall(const std::vector<StepBudget>& budgets, const MemoryFacts& memory,
                            const WallOptions& options) {
   MOETUNE_CHECK(memory.is_oom || !budgets.empty(), "a trial without a traced step has no wall");

@@ -71,6 +71,8 @@ struct WallEvidence {
 
   /// Share of the step in compute, without recomputation; 0 if no step ran.
   [[nodiscard]] double compute_ratio() const { return shares.empty() ? 0.0 : shares.front().ratio; }
+  /// Of a part that has no group; 0 if no step ran.
+  [[nodiscard]] double ratio_of(base::StepPart part) const;
 };
 
 /// Finds the wall of one step. `budgets`: one per rank. Throws base::Error without budgets, unless

@@ -87,15 +87,18 @@ std::string wall_summary(const WallEvidence& verdict, const DominantGroup& domin
   const auto largest = std::max_element(
       verdict.bounds.begin(), verdict.bounds.end(),
       [](const WallBound& a, const WallBound& b) { return a.mean_ratio < b.mean_ratio; });
-  const double compute_ratio = verdict.compute_ratio();
-  if (largest->mean_ns == 0) {
-    return fmt::format("Compute kernels run for {} of the step {}; nothing else costs time.",
-                       format_ratio(compute_ratio), where);
+  std::string compute = fmt::format("Compute kernels run for {} of the step {}",
+                                    format_ratio(verdict.compute_ratio()), where);
+  const double shared_ratio = verdict.ratio_of(base::StepPart::device_shared);
+  if (shared_ratio > 0) {
+    compute += fmt::format(", {} takes {}",
+                           base::text_of({&base::row_of(base::StepPart::device_shared), {}}),
+                           format_ratio(shared_ratio));
   }
-  return fmt::format(
-      "Compute kernels run for {} of the step {}; no other cost reaches {} (largest: {}, {}).",
-      format_ratio(compute_ratio), where, format_ratio(options.threshold_ratio),
-      name_of(largest->wall), format_ratio(largest->mean_ratio));
+  if (largest->mean_ns == 0) return fmt::format("{}; nothing else costs time.", compute);
+  return fmt::format("{}; no other cost reaches {} (largest: {}, {}).", compute,
+                     format_ratio(options.threshold_ratio), name_of(largest->wall),
+                     format_ratio(largest->mean_ratio));
 }
 
 std::string bound_text(const WallBound& bound, int64_t num_ranks, int32_t slowest_rank) {

@@ -75,6 +75,7 @@ constexpr auto kMetrics = std::to_array<MetricInfo>({
     {"blocking_transfer_ns", "ns", lower, "no compute: its data was moving"},
     {"blocking_wait_ns", "ns", lower, "no compute: a participant came late"},
     {"pipeline_bubble_ns", "ns", lower, "the part of blocking_wait in pipeline groups"},
+    {"device_shared_ns", "ns", lower, "no compute: enqueued, and other ranks used the device"},
     {"dependency_stalled_ns", "ns", lower, "no compute: enqueued, and nothing explains it"},
     {"residual_ns", "ns", lower, "what the budget leaves unexplained"},
     {"recompute_busy_ns", "ns", lower, "compute that only repeats the forward pass"},

@@ -36,7 +36,7 @@ void check_parts(const StepBudget& b, std::array<int64_t, 4> expected) {
 
 void check_sums(const StepBudget& b) {
   BOOST_TEST(b.compute_busy_ns + b.launch_starved_ns + b.blocking_transfer_ns + b.blocking_wait_ns +
-                 b.dependency_stalled_ns ==
+                 b.device_shared_ns + b.dependency_stalled_ns ==
              b.step_ns);
   BOOST_TEST(b.residual_ns == 0);
   BOOST_TEST(b.compute_busy_ns <= b.device_busy_ns);
@@ -50,6 +50,7 @@ void check_sums(const StepBudget& b) {
   BOOST_TEST(b.host_sync_in_idle_ns <= std::min(b.host_sync_ns, b.device_idle_ns));
   BOOST_TEST(b.communication.exposed_ns <= b.communication.busy_ns);
   BOOST_TEST(b.num_unresolved_gaps <= b.num_gaps);
+  BOOST_TEST(b.device_shared_ns == 0);  // of a rank with a device of its own
   int64_t transfer_ns = 0, wait_ns = 0;
   for (const GroupBudget& group : b.groups) {
     BOOST_TEST(group.exposed_ns <= group.busy_ns);

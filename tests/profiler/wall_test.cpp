@@ -189,8 +189,8 @@ BOOST_AUTO_TEST_CASE(shares_are_the_parts_of_the_vocabulary) {
   const WallEvidence v = classify_wall({expert_bound(0), bubble_bound(1), recompute_bound(2)}, {});
   check_verdict(v);
   const std::map<std::string, int64_t> expected = {
-      {"compute", 567},     {"recompute", 100}, {"launch_starved", 0},    {"bubble", 160},
-      {"blocking_ep", 167}, {"blocking_pp", 7}, {"dependency_stalled", 0}};
+      {"compute", 567},     {"recompute", 100}, {"launch_starved", 0}, {"bubble", 160},
+      {"blocking_ep", 167}, {"blocking_pp", 7}, {"device_shared", 0},  {"dependency_stalled", 0}};
   BOOST_TEST(v.shares.size() == expected.size());
   BOOST_TEST(v.shares.front().name == "compute");
   BOOST_TEST(v.compute_ratio() == v.shares.front().ratio);

@@ -492,7 +492,8 @@ class Judge {
   void split_accounts(ImportedWall& wall, const HostTime& host) const {
     split_host_share(host, input_ns_, wall.shares[place_of(WallLabel::host)], wall.sub_ceilings);
     // Memory has copies and, where it is short, what is computed a second time.
-    const double again = is_memory_short(memory_) && num_judged_ > 0 ? recomputed_ratio_ / num_judged_ : 0;
+    const double again =
+        is_memory_short(memory_) && num_judged_ > 0 ? recomputed_ratio_ / num_judged_ : 0;
     const double copies = std::max(0.0, wall.shares[place_of(WallLabel::memory)] - again);
     wall.sub_ceilings[static_cast<size_t>(SubCause::recompute)] = again;
     wall.sub_ceilings[static_cast<size_t>(SubCause::offload)] = copies;

@@ -120,9 +120,9 @@ StaticParts static_parts(const PlanRun& run, const Weights& weights, double shap
   MemoryParts& parts = result.parts;
   parts.weights = element * (held + held_adapters);
   const double gradient = bytes_of(k.main_grads);
-  if (has_titan_shards(run)) {
-    // FSDP2 shards the weights that the optimizer updates: there are no others, and none in 8 bits.
-    // What it offloads is all of that, gradients too.
+  if (!run.is_of_megatron) {
+    // Torchtitan has the weights that the optimizer updates and no others, none in 8 bits. What
+    // FSDP2 offloads is all of that, gradients too.
     const double here = 1 - static_cast<double>(k.optimizer_offload_ratio);
     parts.weights = here * bytes_of(k.main_params) * (held + held_adapters);
     parts.gradients =
@@ -195,6 +195,12 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
       memory.saved += term.left(sizes, k);
     }
   }
+  const bool is_cast = has_titan_autocast(run);
+  if (is_cast) {
+    const double more = titan_autocast_bytes(run, sizes);
+    memory.saved += more;
+    whole += more;
+  }
   const std::optional<double> selective = titan_selective_bytes(run, sizes);
   if (selective) {
     memory.saved = *selective;
@@ -202,22 +208,24 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
   }
   const double own = sizes.own_tokens * sizes.hidden;
   const double all = sizes.tokens * sizes.hidden;
+  // Of the stream between the matrices and its gradients.
+  const double stream = is_cast ? 4 : sizes.element;
   if (kind.feed_forward == FeedForward::moe) {
     const int64_t latent = run.model->moe_latent_size;
     const double width = latent > 0 ? static_cast<double>(latent) : sizes.hidden;
     // Rows before and after they are sorted or exchanged, and the gradients of the stream.
-    memory.transient = 2 * sizes.chunk_rows * sizes.element * width + 2 * sizes.element * own;
+    memory.transient = 2 * sizes.chunk_rows * stream * width + 2 * stream * own;
   } else if (kind.feed_forward == FeedForward::dense) {
     const double factor = run.model->has_gated_mlp ? 2 : 1;
     memory.transient =
-        2 * sizes.element * all + sizes.element * own +
+        2 * stream * all + stream * own +
         sizes.tokens * sizes.element * factor * static_cast<double>(run.model->ffn_size) / sizes.tp;
   } else {
-    memory.transient = 2 * sizes.element * all + sizes.element * own;
+    memory.transient = 2 * stream * all + stream * own;
   }
   if (selective) memory.transient += std::max(0.0, whole - memory.saved);
   if (k.recompute.has(PlanRecompute::full)) {
-    memory.saved = sizes.element * own;
+    memory.saved = stream * own;
     memory.of_mixer = 0;
     memory.recomputed = whole;
     memory.transient += whole;
@@ -269,6 +277,38 @@ OnTop loss_on_top(const PlanRun& run) {
   const double before = softmax_bytes(run) * static_cast<double>(run.model->mtp.depth);
   if (at_head > at_loss) return {kept + before + at_head, "backward of the head"};
   return {kept + before + at_loss, "loss"};
+}
+
+/// The same under torchtitan's autocast. Its cache has copies of matrices outside of experts, which
+/// recomputed layers do not keep otherwise.
+OnTop autocast_loss_on_top(const PlanRun& run, const Weights& weights) {
+  const bool keeps_copies = run.knobs.recompute.empty();
+  const double cached = keeps_copies ? 0 : 2 * std::max(0.0, weights.products - weights.experts);
+  return {titan_autocast_loss_bytes(run, num_logits(run), cached), "loss"};
+}
+
+/// The worst moment where gradients appear in the backward pass: the loss, which has none, the
+/// first backward, or the end of the last one, with all gradients and a layer's activations.
+void settle_fresh_gradients(const OnTop& loss, double in_layer, double unit_gradients,
+                            double layer_activations, StageMemory& memory) {
+  struct Moment {
+    double gradients = 0;
+    double activations = 0;
+    OnTop on_top;
+    [[nodiscard]] double total() const { return gradients + activations + on_top.bytes; }
+  };
+  const double all = memory.peak.gradients;
+  const double activations = memory.peak.activations;
+  const Moment at_first{
+      std::min(all, unit_gradients), activations, {in_layer, "backward of a layer"}};
+  const Moment at_last{all, layer_activations, {in_layer, "end of the backward pass"}};
+  Moment worst{0, activations, loss};
+  if (at_first.total() > worst.total()) worst = at_first;
+  if (at_last.total() > worst.total()) worst = at_last;
+  memory.peak.gradients = worst.gradients;
+  memory.peak.activations = worst.activations;
+  memory.peak.transient = worst.on_top.bytes;
+  memory.moment = worst.on_top.moment;
 }
 
 double elements_of(const Weights& weights) {
@@ -399,12 +439,13 @@ PlanRun PreparedMemory::with(const PlanKnobs& knobs, double load) const {
   PlanRun run;
   run.model = run_.model;
   run.hardware = run_.hardware;
-  run.knobs = knobs;
   run.global_batch_size = run_.global_batch_size;
   run.seq_length = run_.seq_length;
   run.load = load;
   run.ep_chunks = run_.ep_chunks;
   run.is_of_megatron = run_.is_of_megatron;
+  run.knobs = knobs;
+  run.knobs = computed_knobs(run);
   return run;
 }
 
@@ -445,6 +486,7 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   double activations = 0;
   double of_mixers = 0;
   double last_transient = 0;
+  double num_layers = 0;
   bool is_last_recomputed = k.recompute.has(PlanRecompute::full);
   // Where layers are recomputed in blocks those of multi-token prediction are not.
   const std::vector<LayerMemory>& of_mtp = known.kept.empty() ? layers : known.kept;
@@ -474,7 +516,11 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
     if (part.has_embedding && run.model->hidden_dropout > 0) saved += token_bytes(run, 1);
     saved += mtp;
     activations += saved * static_cast<double>(in_flight[i]);
-    if (part.has_head) on_top = loss_on_top(run);
+    num_layers += static_cast<double>(part.order.size());
+    if (part.has_head) {
+      on_top =
+          has_titan_autocast(run) ? autocast_loss_on_top(run, stage.weights) : loss_on_top(run);
+    }
   }
   // The loss of the last micro-batch in flight, or the first backward behind it.
   const bool is_beside_softmax = stage.has_head && is_last_recomputed;
@@ -484,12 +530,14 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   for (const LayerMemory& layer : layers) on_its_way = std::max(on_its_way, 2 * layer.offloaded);
   on_top.bytes += on_its_way;
   in_layer += on_its_way;
+  const OnTop loss = on_top;
   if (in_layer > on_top.bytes) on_top = {in_layer, "backward of a layer"};
   StageMemory result;
   result.stage = static_cast<int>(number);
   const StaticParts held = static_parts(run, stage.weights, stage.shapes_elements);
   result.peak = held.parts;
-  result.peak.workspaces = workspace_bytes(run, stage.has_experts, stage.has_head);
+  result.peak.workspaces = workspace_bytes(run, stage.has_experts, stage.has_head) +
+                           titan_bucket_bytes(run, stage.weights.total());
   // Two units are there at once, the one in use and the next; the gradients of one.
   if (keeps_titan_stage_gathered(run)) {
     // All of the stage, and the fresh gradients of one unit in the weights' type.
@@ -511,11 +559,19 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
     result.peak.transient = held.gradient_copy;
     result.moment = "update";
   }
+  if (is_titan_unsharded(run) && num_micro_batches(run) == 1) {
+    settle_fresh_gradients(loss, in_layer, bytes_of(k.main_grads) * stage.largest_layer,
+                           activations / std::max(1.0, num_layers), result);
+  }
   // Torchtitan has no gradients before the first backward.
   result.at_start = result.peak.weights + (run.is_of_megatron ? result.peak.gradients : 0);
-  const double moments = has_titan_shards(run) ? 1.0 : 2.0 / 3;  // of the optimizer's state
+  const double moments = run.is_of_megatron ? 2.0 / 3 : 1.0;  // of the optimizer's state
   result.first_step =
       result.peak.total() - result.peak.dummy_gradients - moments * result.peak.optimizer;
+  if (is_titan_unsharded(run)) {
+    const double at_update = held.parts.total() + result.peak.workspaces;
+    result.first_step = std::max(result.first_step, at_update);
+  }
   return result;
 }
 

@@ -121,7 +121,9 @@ double product_flops_per_s(const Rates& rates, const HardwareSpec& hardware,
     case PrecisionRecipe::nvfp4:
       return fp4 * (is_blackwell ? rates.product_blackwell_nvfp4 : rates.product_hopper_fp8);
     case PrecisionRecipe::fp32:
-      return wide / 8 * share;
+      // PyTorch does not use TF32 unless it is told to: a sixteenth of the 16-bit peak, by the data
+      // sheets of A100 and H100.
+      return wide / 16 * share;
     default:
       return wide * share;
   }

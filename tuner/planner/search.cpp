@@ -172,8 +172,9 @@ class Search {
     // What is sent to the host's memory is less where more is recomputed, which may be faster.
     for (size_t later = 0; q_.base.offload.empty() && later < memory_choices_.size(); ++later) {
       for (size_t earlier = 0; earlier < later; ++earlier) {
+        // Without FSDP torchtitan may compute in 32 bits, which is not faster.
         if (is_as_fast(memory_choices_[earlier], memory_choices_[later],
-                       q_.base.distributed_optimizer)) {
+                       q_.base.distributed_optimizer && q_.is_of_megatron)) {
           memory_choices_[later].faster.push_back(earlier);
         }
       }
@@ -391,8 +392,14 @@ class Search {
 
   /// A lower bound of the step time: no choice for this layout with the same memory is faster.
   double bound_of(const PlanKnobs& knobs, bool has_overlap) {
+    PlanKnobs fastest = fastest_of(knobs, has_overlap);
+    double seconds = price(fastest).seconds;
+    if (!q_.is_of_megatron && fastest.fsdp == Fsdp::none) {
+      fastest.fsdp = Fsdp::torch;
+      seconds = std::min(seconds, price(fastest).seconds);
+    }
     // What suits a choice better than an even split does is worth so much at most.
-    return (knobs.pp > 1 ? 1 - kWorthWriting : 1) * price(fastest_of(knobs, has_overlap)).seconds;
+    return (knobs.pp > 1 ? 1 - kWorthWriting : 1) * seconds;
   }
 
   /// Choices without host time, without copies to the host's memory (of what is recomputed fewer

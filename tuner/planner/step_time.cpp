@@ -14,6 +14,8 @@
 #include "tuner/planner/layer_work.h"
 #include "tuner/planner/op_classes.h"
 #include "tuner/planner/priced_choices.h"
+#include "tuner/planner/titan_memory.h"
+#include "tuner/planner/titan_time.h"
 
 namespace moetune::tuner::planner {
 
@@ -74,13 +76,6 @@ struct LayerTime {
   }
 };
 
-/// Parameter tensors of a layer: those of norms and projections, and two of each local expert.
-double parameter_tensors(const PlanRun& run, LayerKind kind) {
-  constexpr double kOfLayer = 8;
-  if (kind.feed_forward != FeedForward::moe) return kOfLayer;
-  return kOfLayer + 2 * f64(run.model->num_experts) / run.knobs.ep;
-}
-
 class StepPricer {
  public:
   StepPricer(const PlanRun& run, const Rates& rates, const TimeContext& context)
@@ -102,6 +97,7 @@ class StepPricer {
       add_head_exchange(time);
     }
     if (!k_.fused_attention) add_scores(alike, time);
+    add_eager(eager_layer_bytes(run_, alike.kind), !k_.recompute.empty(), time);
     const double num_adapters = has_adapters(k_) ? add_adapters(alike.kind, time) : 0;
     if (!k_.offload.empty()) {
       time[TimePart::host_copies] += exposed_copies(run_, alike.kind, alike.window, time.device());
@@ -115,6 +111,7 @@ class StepPricer {
   LayerTime head(const LayerWork& work) const {
     LayerTime time;
     for (const OpWork& op : work.ops) add_op(op, FeedForward::none, time);
+    add_eager(eager_head_bytes(run_), false, time);
     return time;
   }
 
@@ -159,9 +156,19 @@ class StepPricer {
   }
 
  private:
+  [[nodiscard]] double recomputed_share(Op op, FeedForward half) const {
+    if (k_.recompute.has(PlanRecompute::full)) return 1;
+    if (has_titan_selective(run_)) return titan_recomputed_share(run_, op);
+    return (k_.recompute & modules_of(op, half)).empty() ? 0 : 1;
+  }
   [[nodiscard]] bool is_recomputed(Op op, FeedForward half) const {
-    if (k_.recompute.has(PlanRecompute::full)) return true;
-    return !(k_.recompute & modules_of(op, half)).empty();
+    return recomputed_share(op, half) > 0;
+  }
+
+  void add_eager(const EagerBytes& bytes, bool is_again, LayerTime& time) const {
+    const double per_byte = rates_.memory_dense / (hw_.memory_bytes_per_s * revision_);
+    time[TimePart::memory] += per_byte * (bytes.forward + bytes.backward);
+    if (is_again) time[TimePart::recompute] += per_byte * bytes.forward;
   }
 
   void add_op(const OpWork& op, FeedForward half, LayerTime& time) const {
@@ -178,8 +185,8 @@ class StepPricer {
                               : TimePart::memory;
     time[part] += seconds;
     const bool is_layer = half != FeedForward::none || op.op != Op::lm_head;
-    if (op.pass == Pass::forward && is_layer && is_recomputed(op.op, half)) {
-      time[TimePart::recompute] += seconds;
+    if (op.pass == Pass::forward && is_layer) {
+      time[TimePart::recompute] += recomputed_share(op.op, half) * seconds;
     }
   }
 
@@ -201,8 +208,8 @@ class StepPricer {
     switch (op.work) {
       case Work::product:
       case Work::grouped: {
-        double rate = product_flops_per_s(rates_, hw_, recipe) * revision_;
         const bool is_grouped = op.work == Work::grouped;
+        double rate = product_flops_per_s(rates_, hw_, recipe_of(recipe, is_grouped)) * revision_;
         if (is_grouped) {
           rate *= rates_.grouped;
           if (!k_.moe_grouped_gemm) rate /= ungrouped_slowness(run_, op);
@@ -218,6 +225,10 @@ class StepPricer {
         return seconds;
       }
       case Work::attention: {
+        if (recipe == spec::PrecisionRecipe::fp32) {
+          const double pairs = k_.fused_attention ? 1 : 2;  // the masked ones are computed, too
+          return pairs * op.flops / product_flops_per_s(rates_, hw_, recipe);
+        }
         const bool is_latent = run_.model->mla.kv_lora_rank > 0;
         const double dim =
             static_cast<double>(is_latent ? run_.model->mla.qk_head_dim() : run_.model->head_dim);
@@ -235,6 +246,13 @@ class StepPricer {
     double factor = is_routed ? rates_.memory_moe : rates_.memory_dense;
     if (k_.fused_grouped_mlp && is_in_fused_mlp(op.op)) factor *= rates_.fused_mlp;
     return factor * op.bytes / bandwidth;
+  }
+
+  /// Torchtitan's experts multiply in 16 bits whatever the others do (_run_experts_grouped_mm).
+  [[nodiscard]] spec::PrecisionRecipe recipe_of(spec::PrecisionRecipe recipe,
+                                                bool is_grouped) const {
+    const bool is_cast = is_grouped && !run_.is_of_megatron;
+    return is_cast && recipe == spec::PrecisionRecipe::fp32 ? spec::PrecisionRecipe::bf16 : recipe;
   }
 
   /// How often a collective outside of the exchange of experts' rows is done.
@@ -333,8 +351,7 @@ class StepPricer {
     if (k_.cuda_graphs.has(PlanGraph::full_iteration)) return 0;
     double ns = rates_.host_layer_ns;
     if (kind.feed_forward == FeedForward::moe) {
-      const double local = static_cast<double>(run_.model->num_experts) / k_.ep;
-      ns += rates_.host_expert_ns * local;
+      ns += rates_.host_expert_ns * launched_experts(run_);
     } else {
       ns *= rates_.host_dense;
     }
@@ -444,7 +461,7 @@ class StepPricer {
   }
 
   void add_update(const Weights& weights, StepTime& step) const {
-    step.part(TimePart::fixed) = 1e-9 * rates_.fixed_ns;
+    step.part(TimePart::fixed) = has_fixed_time(run_) ? 1e-9 * rates_.fixed_ns : 0;
     // Units of FSDP are gathered in each micro-batch.
     const double times =
         k_.fsdp == spec::Fsdp::none ? 1 : static_cast<double>(num_micro_batches(run_));
@@ -481,36 +498,6 @@ base::NamedPart named(TimePart part) {
   const TimePartRow& row = kTimeParts[static_cast<size_t>(part)];
   return {&base::row_of(row.part), row.group};
 }
-
-WorkCache::Sizes WorkCache::sizes_key(const PlanRun& run) {
-  const PlanKnobs& k = run.knobs;
-  const bool is_gathered = k.cp_comm_type == spec::PlanCp::all_gather;
-  return {k.tp, k.cp, k.ep, k.etp, k.micro_batch_size, is_gathered ? 1 : 0};
-}
-
-const LayerWork& WorkCache::layer(const PlanRun& run, LayerKind kind, int64_t window) {
-  const auto [place, is_new] = layers_.try_emplace({sizes_key(run), kind, window});
-  if (is_new) place->second = layer_work(run, kind, window);
-  return place->second;
-}
-
-const LayerWork& WorkCache::head(const PlanRun& run) {
-  const auto [place, is_new] = heads_.try_emplace(sizes_key(run));
-  if (is_new) place->second = head_work(run);
-  return place->second;
-}
-
-const Weights& WorkCache::weights(const PlanRun& run, LayerKind kind) {
-  const auto [place, is_new] = weights_.try_emplace({sizes_key(run), kind});
-  if (is_new) place->second = layer_weights(run, kind);
-  return place->second;
-}
-
-PreparedStep::PreparedStep(const PlanRun& run) : run_(run), own_(std::make_shared<WorkCache>()) {
-  prepare(*own_);
-}
-
-PreparedStep::PreparedStep(const PlanRun& run, WorkCache& cache) : run_(run) { prepare(cache); }
 
 void PreparedStep::prepare(WorkCache& cache) {
   const PlanRun& run = run_;
@@ -655,7 +642,9 @@ StepTime PreparedStep::price(const Rates& rates, const TimeContext& context) con
   return worst;
 }
 
-StageParts stage_parts(const PlanRun& run, WorkCache& works, const Rates& rates) {
+StageParts stage_parts(const PlanRun& asked, WorkCache& works, const Rates& rates) {
+  PlanRun run = asked;
+  run.knobs = computed_knobs(asked);
   const StepPricer pricer(run, rates, {});
   const spec::ModelSpec& model = *run.model;
   std::vector<std::pair<PreparedStep::Alike, StageSeconds>> known;

@@ -91,7 +91,7 @@ class WorkCache {
 
  private:
   /// Sizes that determine a layer's work. Load and capacity are the same for all runs.
-  using Sizes = std::array<int32_t, 6>;
+  using Sizes = std::array<int32_t, 7>;
   static Sizes sizes_key(const PlanRun& run);
 
   std::map<std::tuple<Sizes, spec::LayerKind, int64_t>, LayerWork> layers_;
@@ -111,7 +111,7 @@ class PreparedStep {
   [[nodiscard]] const PlanRun& run() const { return run_; }
   /// Changes choices that need no new preparation: recomputation, loss, sharding, dispatcher,
   /// overlap, graphs. The sizes have to stay, and which layers full recomputation takes.
-  void choose(const spec::PlanKnobs& knobs) { run_.knobs = knobs; }
+  void choose(const spec::PlanKnobs& knobs);
 
   /// Layers that do the same.
   struct Alike {
@@ -143,6 +143,7 @@ class PreparedStep {
 
   PlanRun run_;
   std::shared_ptr<WorkCache> own_;  ///< without a cache from the caller
+  WorkCache* cache_ = nullptr;
   std::vector<Alike> alike_;
   const LayerWork* head_ = nullptr;
   std::vector<Stage> stages_;  ///< the different ones

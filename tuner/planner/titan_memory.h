@@ -1,6 +1,6 @@
-// What torchtitan holds in device memory where it differs from Megatron-Core: its FSDP2, its loss,
-// its selective activation checkpointing. Read in releases 0.1 and 0.2.2 and in PyTorch of that
-// time; docs/planner.md (Torchtitan) has what published runs say about each.
+// What torchtitan holds in device memory where it differs from Megatron-Core: its FSDP2, what it
+// does without, its loss, its selective activation checkpointing. Read in releases 0.1 and 0.2.2
+// and in PyTorch of that time; docs/planner.md (Torchtitan) has what measured runs say about each.
 #pragma once
 
 #include <optional>
@@ -11,6 +11,36 @@ namespace moetune::tuner::planner {
 
 /// Whether PyTorch's FSDP2 shards the run's weights, as torchtitan applies it.
 bool has_titan_shards(const PlanRun& run);
+
+/// Whether weights are whole on their ranks: one GPU, DDP, or tensor and pipeline parallelism
+/// alone. Then gradients are freed before each step (OptimizersContainer.zero_grad).
+bool is_titan_unsharded(const PlanRun& run);
+
+/// Whether 16 bits come from torch.autocast over 32-bit weights (maybe_enable_amp): on one GPU and
+/// with DDP. What is read by products is cast for each of them; the residual stream stays wide.
+bool has_titan_autocast(const PlanRun& run);
+
+/// What the run computes in. Beside tensor or pipeline parallelism without FSDP torchtitan mixes no
+/// precision (maybe_enable_amp): weights, activations and products have 32 bits, and attention is
+/// the one of its kernels that takes them, with all scores in memory
+/// (ScaledDotProductAttentionWrapper.sdpa_backends; models of latent attention use another).
+spec::PlanKnobs computed_knobs(const PlanRun& run);
+
+/// Bytes of DDP's buckets, which are no views of the gradients: replicate() asks for none.
+double titan_bucket_bytes(const PlanRun& run, double num_parameters);
+
+/// Bytes that a layer keeps under autocast beside what Megatron-Core's has: the wide stream before
+/// both norms, a copy of a norm's output for each product that reads it, norms of heads in 32 bits,
+/// the activation before its product with the gate, experts' rows for each of two products and
+/// before they are weighted, and all matrices in 16 bits.
+double titan_autocast_bytes(const PlanRun& run, const LayerSizes& sizes);
+
+/// Products that read a norm's output of this layer, each a copy of its own under autocast.
+double titan_norm_readers(const LayerSizes& sizes);
+
+/// What the head and the loss take under autocast. At the end of forward autocast's cache is still
+/// there, `cached_bytes` of which nothing else holds.
+double titan_autocast_loss_bytes(const PlanRun& run, double num_logits, double cached_bytes);
 
 /// Whether FSDP2 keeps all weights of a stage gathered from the first forward to the last backward.
 /// Beside pipeline stages torchtitan does not reshard after forward (apply_fsdp, policy "default"),
@@ -29,9 +59,13 @@ bool sums_titan_gradients_whole(const PlanRun& run);
 /// as PyTorch's loss_parallel writes the last one out by steps.
 std::optional<double> titan_logit_bytes(const spec::PlanKnobs& knobs);
 
-/// Bytes that a dense layer of attention keeps under selective activation checkpointing by
-/// operation: its input, every second product, attention's output and log-sum-exp, and what
-/// tensor parallelism has scattered. None: it computes all or nothing again, or is another layer.
+/// Whether activations are checkpointed by operation, whatever modules there are.
+bool has_titan_selective(const PlanRun& run);
+
+/// Bytes that a layer of attention keeps under selective activation checkpointing by operation: its
+/// input, every second product, attention's output and log-sum-exp, and what tensor parallelism has
+/// scattered. Grouped products of experts are computed again. None: the run computes all or nothing
+/// again, or it is another layer, or one with experts on several ranks.
 std::optional<double> titan_selective_bytes(const PlanRun& run, const LayerSizes& sizes);
 
 }  // namespace moetune::tuner::planner

@@ -20,6 +20,7 @@
 #include "sweeps/table.h"
 #include "tuner/cost_model.h"
 #include "tuner/memory_model.h"
+#include "tuner/planner/titan_memory.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -129,6 +130,12 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
     owned.notes.emplace_back(
         "the loss is taken as compiled: torchtitan's releases of 2024 did not compile it, and take "
         "more memory for their logits (the upper end has it)");
+  }
+  if (tuner::planner::computed_knobs(owned.run) != owned.run.knobs) {
+    owned.notes.emplace_back(
+        "torchtitan mixes no precision beside tensor or pipeline parallelism without FSDP: "
+        "weights, "
+        "activations and products are priced in 32 bits");
   }
   owned.run.load = options.ratio("imbalance", 1, 1000, 1);
   const Calibration calibration =

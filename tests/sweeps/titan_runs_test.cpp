@@ -148,6 +148,8 @@ BOOST_FIXTURE_TEST_CASE(tensor_parallelism_without_fsdp_is_in_32_bits, Estimates
   const json alone = of(kDense, settings + "4", "4");
   const json beside_fsdp = of(kDense, settings + "4", "8");
   BOOST_TEST(beside_fsdp["knobs"]["fsdp"] == "torch");
+  BOOST_TEST(alone["notes"].dump().find("in 32 bits") != std::string::npos, alone["notes"].dump());
+  BOOST_TEST(beside_fsdp["notes"].dump().find("in 32 bits") == std::string::npos);
   // A rank of four has the weights that two of eight share.
   BOOST_TEST(alone["memory_parts_bytes"]["weights"].get<double>() ==
                  2 * beside_fsdp["memory_parts_bytes"]["weights"].get<double>(),

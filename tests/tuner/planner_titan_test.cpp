@@ -255,6 +255,7 @@ BOOST_AUTO_TEST_CASE(selective_checkpointing_has_a_price) {
   BOOST_TEST(recompute({PlanRecompute::core_attn, PlanRecompute::mlp}) == selective, kExactly);
   BOOST_TEST(selective < 0.9 * recompute({PlanRecompute::full}));
   BOOST_TEST(titan_recomputed_share(run, plan::Op::core_attn) == 0);
+  BOOST_TEST(titan_recomputed_share(run, plan::Op::cross_entropy) == 0);
   BOOST_TEST(titan_recomputed_share(run, plan::Op::qkv_proj) == 1.0 / 6, kExactly);
   BOOST_TEST(titan_recomputed_share(run, plan::Op::mlp_fc1) == 0.5);
 }

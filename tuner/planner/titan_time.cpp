@@ -48,6 +48,9 @@ double titan_recomputed_share(const PlanRun& run, Op op) {
     case Op::mlp_fc2:
     case Op::shared_fc2:
     case Op::ffn_residual:
+    case Op::final_norm:  // and what else is outside of layers
+    case Op::cross_entropy_stats:
+    case Op::cross_entropy:
       return 0;
     case Op::qkv_proj:  // keys
       return f64(model.num_kv_heads) / f64(model.num_heads + 2 * model.num_kv_heads);

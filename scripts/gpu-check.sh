@@ -56,15 +56,20 @@ trap 'save; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 deadline=$((SECONDS + ${GPU_CHECK_SECONDS:-530}))
 
+# A result without colours, places on this machine and what only says that a test begins.
+plain() {
+  sed -e 's/\x1b\[[0-9;]*m//g' -e "s#$PWD/##g" -e "s#$work/##g" -e '/: Entering test /d' "$1"
+}
+
 # What there is so far goes to its place after each part: a run that is cut off leaves the rest.
 save() {
   local name
   name=$(sed -n 's/^ "gpu": "\(.*\)",*$/\1/p' "$work/bench.json" 2>/dev/null | tr ' /' '--' | tr -cd 'A-Za-z0-9._-')
   name=${name:-unknown-gpu}
   [ -f "$work/log.txt" ] || return 0
-  cp "$work/log.txt" "$results/$name.txt"
-  [ -s "$work/bench.json" ] && cp "$work/bench.json" "$results/$name.json"
-  [ -s "$work/engine.json" ] && cp "$work/engine.json" "$results/$name-engine.json"
+  plain "$work/log.txt" >"$results/$name.txt"
+  [ -s "$work/bench.json" ] && plain "$work/bench.json" >"$results/$name.json"
+  [ -s "$work/engine.json" ] && plain "$work/engine.json" >"$results/$name-engine.json"
   # Until the benchmarks have said which GPU it is.
   [ "$name" = unknown-gpu ] || rm -f "$results/unknown-gpu.txt" ${OUT:+"$OUT/unknown-gpu.txt"}
   if [ -n "${OUT:-}" ]; then
@@ -249,7 +254,7 @@ export BIN work
   "$BIN/moetune" --version
   date -u +%FT%TZ
   head -n 1 /proc/driver/nvidia/version
-  nvidia-smi -L
+  nvidia-smi -L | sed "s, (UUID.*,,"
 } 2>/dev/null | tee "$work/log.txt"
 
 # Two cases trap on purpose; on a card a trap ends the whole process's use of the device, so they are left to the fake.

@@ -187,15 +187,21 @@ WorkRates rates_of(const ProbedSums& sums) {
     WorkRate rate;
     if (work == Work::product || work == Work::grouped) rate.half_rows = half_rows_of(work, seen);
     rate.low = std::numeric_limits<double>::max();
+    // The rate with which all of that takes as long as it took: the middle between the slowest and
+    // the fastest would be that of operations which take no time.
+    double amount = 0;
+    double ns = 0;
     for (const auto& [label, trials] : seen) {
       for (const ProbedSum& sum : trials) {
         const double one = rate_of(work, sum, rate.half_rows);
         rate.low = std::min(rate.low, one);
         rate.high = std::max(rate.high, one);
         rate.num_ops += static_cast<int>(sum.count);
+        amount += one * sum.ns;
+        ns += sum.ns;
       }
     }
-    rate.per_ns = std::sqrt(rate.low * rate.high);
+    rate.per_ns = amount / ns;
     rates[work] = rate;
   }
   return rates;

@@ -28,7 +28,7 @@ using ProbedSums = std::map<std::pair<std::string, int64_t>, ProbedSum>;
 
 /// What kernels of one kind reach.
 struct WorkRate {
-  double per_ns = 0;  ///< FLOPs, or bytes, a nanosecond: half-way, as a ratio, between the next two
+  double per_ns = 0;  ///< FLOPs, or bytes, a nanosecond: all that is worth a look, over its time
   double low = 0;     ///< the slowest operation that is worth a look
   double high = 0;    ///< the fastest
   double half_rows = 0;  ///< spec::HardwareSpec::half_rows

@@ -83,13 +83,15 @@ class Case:
 CASES = (
     Case("large_gemms", "compute", "FLOPs", "nothing; large products",
          Sizes(hidden=4096, heads=32, layers=3, experts=4, batch=8)),
+    # The work behind the fetch is a stall as well: without either the step is as long.
     Case("sync_per_layer", "host", "sync", "each layer fetches how full its experts are and works 5 ms on that",
-         healthy="nothing is fetched"),
+         others=(("host", "loader"),), healthy="nothing is fetched"),
     Case("slow_loader", "host", "loader", "each batch comes late, by 60 % of a step", healthy="batches are there"),
     Case("offload", "memory", "offload", "save_on_cpu with pinned memory around each layer",
          Sizes(layers=3), healthy="activations stay on the device"),
     Case("bandwidth_bound", "compute", "bandwidth", "norms in FP32, operator by operator, with passes over activations",
-         Sizes(hidden=1024, ffn=512, layers=3, experts=4, batch=16, sequence=1024), healthy="norms in one kernel, no passes"),
+         Sizes(hidden=1024, ffn=512, layers=3, experts=4, batch=16, sequence=1024),
+         healthy="norms in one kernel, no passes"),
     Case("tiny_experts", "host", "launch", "128 experts, one small product after the other",
          Sizes(hidden=512, heads=8, ffn=512, layers=1, experts=128, batch=2, sequence=1024),
          (("compute", "occupancy"),), "one batched product for all experts"),
@@ -102,7 +104,8 @@ CASES = (
          Sizes(hidden=512, heads=8, ffn=1024, layers=3, experts=16, batch=4, sequence=512, own_parameters=True),
          healthy="fused AdamW"),
     # Compute is what docs/diagnose.md has for work done twice where memory is not short.
-    Case("recompute", "memory", "recompute", "each layer is recomputed, with ample memory", others=(("compute", None),),
+    Case("recompute", "memory", "recompute", "each layer is recomputed, with ample memory",
+         others=(("compute", None), ("compute", "bandwidth")),
          healthy="nothing is recomputed"),
     Case("pageable_copies", "host", "loader", "a large input is copied from pageable memory before each step",
          Sizes(layers=4, features=2), (("host", "sync"),), "pinned memory, copied a step ahead beside the work"),

@@ -1,0 +1,44 @@
+// Steps of a real GPU with a planted fault: its label, its cause, and what the step gained without
+// it.
+#include <boost/test/unit_test.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "profiler/analysis/imported_wall.h"
+#include "profiler/import/trace_files.h"
+
+namespace moetune::profiler {
+BOOST_AUTO_TEST_SUITE(faults_on_a_card)
+
+namespace {
+
+/// The profiler slows steps with and without the fault by parts that differ.
+constexpr double kOfProfiler = 0.03;
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(planted_faults_are_found_and_gain_no_more_than_said) {
+  const std::string folder = std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/faults/";
+  std::ifstream file(folder + "truth.json");
+  const nlohmann::json truth = nlohmann::json::parse(file);
+  BOOST_TEST(truth.at("cases").size() == 4U);
+  for (const nlohmann::json& one : truth.at("cases")) {
+    const std::string name = one.at("trace");
+    const std::vector<ImportedTrace> traces = read_trace_file(folder + name);
+    const ImportedWall wall = classify_imported(traces);
+    const double gained =
+        1 - one.at("traced_healthy_step_ms").get<double>() / one.at("traced_step_ms").get<double>();
+    BOOST_TEST_CONTEXT(name << ": " << wall.summary) {
+      BOOST_TEST(std::string(name_of(wall.label)) == one.at("label").get<std::string>());
+      BOOST_TEST(wall.sub_cause == one.at("sub_cause").get<std::string>());
+      BOOST_TEST(gained > 0.2);
+      BOOST_TEST(gained <= wall.share_ratio + kOfProfiler);
+      BOOST_TEST(wall.share_ratio < gained + 0.1);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::profiler

@@ -1,6 +1,7 @@
 // What torchtitan says with several settings, and what it says otherwise than Megatron: the batch,
 // data-parallel degrees, schedules, checkpointing of activations, compilation.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -10,16 +11,26 @@
 #include "engine/spec/dialects/parts.h"
 #include "engine/spec/dialects/text_cursor.h"
 #include "engine/spec/dialects/values.h"
+#include "engine/spec/json_reader.h"
 
 namespace moetune::spec::dialects {
 namespace {
 
 using Words = std::vector<std::string>;
 
-/// The schedules of torch that have one stage a rank.
-constexpr std::array<std::string_view, 2> kSingleStage = {"1F1B", "GPipe"};
-/// Those that do all forwards before the first backward.
-constexpr std::array<std::string_view, 2> kForwardsFirst = {"GPipe", "LoopedBFS"};
+/// A schedule of torch (pipelining/schedules.py, get_schedule_class).
+struct Schedule {
+  std::string_view name;
+  bool has_one_stage = false;       ///< a rank
+  bool has_forwards_first = false;  ///< all of them come before the first backward
+};
+constexpr std::array kSchedules = {Schedule{"1F1B", true, false},
+                                   Schedule{"Interleaved1F1B", false, false},
+                                   Schedule{"GPipe", true, true},
+                                   Schedule{"LoopedBFS", false, true},
+                                   Schedule{"InterleavedZeroBubble", false, false},
+                                   Schedule{"ZBVZeroBubble", false, false},
+                                   Schedule{"DualPipeV", false, false}};
 constexpr std::string_view kFloat8Linear = "quantize.linear.float8";
 constexpr std::string_view kFloat8Experts = "quantize.grouped_mm.float8";
 constexpr std::string_view kMxLinear = "quantize.linear.mx";
@@ -28,8 +39,24 @@ constexpr std::string_view kMxExperts = "quantize.grouped_mm.mx";
 /// second product, and computes all else of a layer again.
 constexpr PlanRecomputeSet kSelective{PlanRecompute::layernorm, PlanRecompute::moe_act};
 
-bool is_one_of(const std::array<std::string_view, 2>& schedules, std::string_view schedule) {
-  return std::ranges::find(schedules, schedule) != schedules.end();
+/// Null of a name that torch does not know. It takes capitals for small letters.
+const Schedule* find_schedule(std::string_view name) {
+  const auto lowered = [](char letter) {
+    return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  };
+  const auto is_named = [&](const Schedule& schedule) {
+    return std::ranges::equal(schedule.name, name, {}, lowered, lowered);
+  };
+  const auto* const found = std::find_if(kSchedules.begin(), kSchedules.end(), is_named);
+  return found == kSchedules.end() ? nullptr : found;
+}
+
+std::string unknown_schedule_text(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Schedule& schedule : kSchedules) names.emplace_back(schedule.name);
+  const std::string meant = nearest_name(name, names);
+  return meant.empty() ? fmt::format("known are {}", fmt::join(names, ", "))
+                       : fmt::format("did you mean '{}'?", meant);
 }
 
 /// The schedule that prices stand for.
@@ -38,8 +65,8 @@ std::string_view usual_schedule(const PlanKnobs& k) {
 }
 
 /// Whether a schedule takes as many virtual stages.
-bool takes_stages_of(const PlanKnobs& k, std::string_view schedule) {
-  return k.pp > 1 && is_one_of(kSingleStage, schedule) == (k.vpp == 1);
+bool takes_stages_of(const PlanKnobs& k, const Schedule& schedule) {
+  return k.pp > 1 && schedule.has_one_stage == (k.vpp == 1);
 }
 
 int32_t as_knob(Reading& in, std::string_view row, int64_t value) {
@@ -175,7 +202,7 @@ void write_batch(Writing& out) {
 
 /// Stages of a rank by the layers of a stage, as torchtitan makes them: what the first and the last
 /// stage have less counts as layers, and the stages are rounded up.
-void read_layers_per_stage(Reading& in, std::string_view schedule, bool is_single) {
+void read_layers_per_stage(Reading& in, const Schedule& schedule) {
   constexpr std::string_view kLayers = "pipeline_parallel_layers_per_stage";
   PlanKnobs& k = in.run.knobs;
   const std::optional<int64_t> of_stage = in.parts.integer(kLayers);
@@ -206,11 +233,11 @@ void read_layers_per_stage(Reading& in, std::string_view schedule, bool is_singl
     return;
   }
   const int64_t of_rank = stages / k.pp;
-  if ((of_rank == 1) != is_single) {
+  if ((of_rank == 1) != schedule.has_one_stage) {
     in.problem(fmt::format("'{}' {} makes {} stages a rank of {} layers, and '{}' '{}' takes {}",
                            in.key(kLayers), *of_stage, of_rank, layers,
-                           in.key("pipeline_parallel_schedule"), shown(schedule),
-                           is_single ? "one" : "two or more"));
+                           in.key("pipeline_parallel_schedule"), schedule.name,
+                           schedule.has_one_stage ? "one" : "two or more"));
     return;
   }
   k.vpp = static_cast<int32_t>(of_rank);
@@ -218,19 +245,25 @@ void read_layers_per_stage(Reading& in, std::string_view schedule, bool is_singl
 
 void read_schedule(Reading& in) {
   PlanKnobs& k = in.run.knobs;
-  const std::string schedule = in.parts.word("pipeline_parallel_schedule");
-  const bool is_single = is_one_of(kSingleStage, schedule);
+  const std::string name = in.parts.word("pipeline_parallel_schedule");
   if (k.pp == 1) return;
-  k.vpp = is_single ? 1 : 2;
-  if (schedule != usual_schedule(k)) {
-    in.run.pipeline_schedule = schedule;
+  const Schedule* schedule = find_schedule(name);
+  if (schedule == nullptr) {
+    in.problem(fmt::format("'{}' '{}' is no schedule of torch; {}",
+                           in.key("pipeline_parallel_schedule"), shown(name),
+                           unknown_schedule_text(name)));
+    return;
+  }
+  k.vpp = schedule->has_one_stage ? 1 : 2;
+  if (schedule->name != usual_schedule(k)) {
+    in.run.pipeline_schedule = schedule->name;
     in.note(fmt::format("'{}' is '{}': taken as {}{}", in.key("pipeline_parallel_schedule"),
-                        shown(schedule), usual_schedule(k),
-                        is_one_of(kForwardsFirst, schedule)
+                        schedule->name, usual_schedule(k),
+                        schedule->has_forwards_first
                             ? ", but memory holds all micro-batches of a step"
                             : ", with its time and memory"));
   }
-  read_layers_per_stage(in, schedule, is_single);
+  read_layers_per_stage(in, *schedule);
   const auto first = in.parts.integer("pipeline_parallel_first_stage_less_layers");
   const auto last = in.parts.integer("pipeline_parallel_last_stage_less_layers");
   if (first != 0 || last != 0) {
@@ -244,7 +277,8 @@ void write_schedule(Writing& out) {
   const PlanKnobs& k = out.knobs();
   if (k.pp == 1) return;
   const std::string& stated = out.run.pipeline_schedule;
-  const bool is_kept = !stated.empty() && takes_stages_of(k, stated);
+  const Schedule* schedule = find_schedule(stated);
+  const bool is_kept = schedule != nullptr && takes_stages_of(k, *schedule);
   out.parts.say("pipeline_parallel_schedule",
                 is_kept ? std::string_view(stated) : usual_schedule(k));
   out.parts.say("pipeline_parallel_first_stage_less_layers", int64_t{0});
@@ -448,8 +482,8 @@ bool names_dense_model(const RunConfig& run) {
 }
 
 bool holds_all_micro_batches(const RunConfig& run, const PlanKnobs& knobs) {
-  return is_one_of(kForwardsFirst, run.pipeline_schedule) &&
-         takes_stages_of(knobs, run.pipeline_schedule);
+  const Schedule* schedule = find_schedule(run.pipeline_schedule);
+  return schedule != nullptr && schedule->has_forwards_first && takes_stages_of(knobs, *schedule);
 }
 
 void read_parts_of_titan(Reading& reading) {

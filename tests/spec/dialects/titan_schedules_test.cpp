@@ -1,0 +1,59 @@
+// The schedules of pipelines that torchtitan takes from torch, by their names.
+#include <fmt/format.h>
+
+#include <boost/test/unit_test.hpp>
+
+#include "tests/spec/dialects/dialect_samples.h"
+
+namespace moetune::spec::dialects {
+namespace {
+
+using samples::contains;
+
+BOOST_AUTO_TEST_SUITE(schedules_of_torch)
+
+std::string text_of(std::string_view schedule, int pp) {
+  return fmt::format(
+      "[parallelism]\npipeline_parallel_degree = {}\npipeline_parallel_schedule = \"{}\"\n", pp,
+      schedule);
+}
+
+// torch takes small letters for capitals.
+BOOST_AUTO_TEST_CASE(names_in_any_letters) {
+  struct Row {
+    const char* name;
+    const char* kept;
+    int vpp;
+    bool holds_all;
+  };
+  for (const Row& row : {Row{"gpipe", "GPipe", 1, true},
+                         {"GPIPE", "GPipe", 1, true},
+                         {"1f1b", "", 1, false},
+                         {"interleaved1f1b", "", 2, false},
+                         {"loopedbfs", "LoopedBFS", 2, true},
+                         {"interleavedzerobubble", "InterleavedZeroBubble", 2, false},
+                         {"zbvzerobubble", "ZBVZeroBubble", 2, false},
+                         {"dualpipev", "DualPipeV", 2, false}}) {
+    BOOST_TEST_CONTEXT(row.name) {
+      const RunConfig run = import_run(text_of(row.name, 4), Dialect::torchtitan);
+      BOOST_TEST(run.pipeline_schedule == row.kept);
+      BOOST_TEST(run.knobs.vpp == row.vpp);
+      BOOST_TEST(holds_all_micro_batches(run, run.knobs) == row.holds_all);
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(unknown_names_are_refused) {
+  const auto message_of = [](std::string_view schedule) {
+    return samples::refusal(text_of(schedule, 4), Dialect::torchtitan);
+  };
+  BOOST_TEST(contains(message_of("Interleaved1F"), "did you mean 'Interleaved1F1B'?"));
+  BOOST_TEST(contains(message_of("Bogus"), "'Bogus' is no schedule of torch; known are 1F1B, "));
+  // Nobody asks for one without a pipeline.
+  BOOST_TEST(samples::refusal(text_of("Bogus", 1), Dialect::torchtitan).empty());
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace
+}  // namespace moetune::spec::dialects

@@ -52,22 +52,26 @@ double rate_of_tokens(const PlanRun& run, const Calibration& calibration) {
                                           planner::predict_step(run, calibration.rates).seconds);
 }
 
-/// The best in front, those that do not fit behind, then the illegal ones. Where the run itself
-/// does not fit and no change alone makes it, the least memory leads.
 void sort_changes(bool has_run_fit, std::vector<KnobGain>& changes) {
-  const auto fits = [](const KnobGain& change) { return change.verdict == Verdict::fits; };
-  const bool is_by_memory = !has_run_fit && std::ranges::none_of(changes, fits);
+  const auto is_within = [](const KnobGain& change) { return change.is_within; };
+  const bool is_by_memory = !has_run_fit && std::ranges::none_of(changes, is_within);
   const auto place = [&](const KnobGain& change) {
-    if (!change.verdict) return std::pair{3, 0.0};
-    if (is_by_memory) return std::pair{2, *change.bytes};
-    if (!fits(change)) return std::pair{2, change.gain ? -*change.gain : 1.0};
-    return change.gain ? std::pair{0, -*change.gain} : std::pair{1, 0.0};
+    if (!change.verdict) return std::pair{4, 0.0};
+    if (is_by_memory) return std::pair{3, *change.bytes};
+    const double slower = change.gain ? -*change.gain : 1.0;
+    if (change.verdict != Verdict::fits) return std::pair{change.is_within ? 2 : 3, slower};
+    return change.gain ? std::pair{0, slower} : std::pair{1, 0.0};
   };
   std::ranges::stable_sort(changes, std::less{}, place);
 }
 
 bool have_same_stages(const PlanRun& a, const PlanRun& b) {
   return a.knobs.pp == b.knobs.pp && a.knobs.vpp == b.knobs.vpp;
+}
+
+/// Whether a device has room for a predicted peak (0: without limit).
+bool is_within(double peak_bytes, double capacity_bytes) {
+  return capacity_bytes <= 0 || planner::device_bytes(peak_bytes) <= capacity_bytes;
 }
 
 /// The run of today. What says nothing of its model is as at the goal, so that it breaks no rule
@@ -187,8 +191,10 @@ struct TriedSet {
   double tokens_per_s = 0;
   double peak_bytes = 0;
   Verdict verdict = Verdict::oom;
+  /// As predicted, like the plans that are searched: of torchtitan that may be tight.
+  bool is_within = false;
 
-  [[nodiscard]] bool fits() const { return is_legal && verdict == Verdict::fits; }
+  [[nodiscard]] bool fits() const { return is_legal && is_within; }
 };
 
 /// Finds the steps. Sets of changes are bits, in the order of the list.
@@ -244,7 +250,8 @@ class PathSearch {
     tried.run = run;
     tried.tokens_per_s = tokens_per_s;
     tried.peak_bytes = planner::predict_memory(run).peak_bytes();
-    tried.verdict = verdict_of(tried.peak_bytes, tried.peak_bytes, ends_.capacity_bytes);
+    tried.verdict = verdict_of(run, tried.peak_bytes, ends_.capacity_bytes);
+    tried.is_within = is_within(tried.peak_bytes, ends_.capacity_bytes);
     return tried;
   }
 
@@ -398,11 +405,12 @@ void judge_changes(const ChangeEnds& ends, std::vector<KnobGain>& changes) {
     change.gain = rate_of_tokens(changed.run, ends.calibration) / speed - 1;
     const double peak = planner::predict_memory(changed.run).peak_bytes();
     change.bytes = peak - bytes;
-    change.verdict = verdict_of(peak, peak, ends.capacity_bytes);
+    change.verdict = verdict_of(changed.run, peak, ends.capacity_bytes);
+    change.is_within = is_within(peak, ends.capacity_bytes);
     change.is_priced = planner::has_price_in_time(change.knob);
     if (!change.is_priced) change.gain.reset();
   }
-  sort_changes(verdict_of(bytes, bytes, ends.capacity_bytes) == Verdict::fits, changes);
+  sort_changes(is_within(bytes, ends.capacity_bytes), changes);
 }
 
 std::vector<PathStep> change_path(const ChangeEnds& ends, const std::vector<KnobGain>& changes,

@@ -26,6 +26,7 @@ struct KnobGain {
   std::string broken_rule{};         ///< the rule that the change alone breaks; empty: it is legal
   bool is_priced = true;             ///< in time: false where neither formula nor figure is known
   std::optional<Verdict> verdict{};  ///< of the run with this change alone; empty: it is illegal
+  bool is_within = false;            ///< that run's predicted peak is: what plans are made of
   std::string rule_text{};           ///< what the broken rule says of it
   /// The change in the words of somebody's framework; empty where nobody's are known, and where it
   /// has none for it.
@@ -67,14 +68,14 @@ struct ChangeEnds {
 };
 
 /// Fills in what each of the differences alone does to the run of today, and sorts them: the best
-/// in front, those that do not fit behind, then the illegal ones. Where that run itself does not
-/// fit and no change alone makes it, the least memory leads.
+/// in front, those that are predicted not to fit behind, then the illegal ones. Where that is so of
+/// the run itself and no change alone mends it, the least memory leads.
 void judge_changes(const ChangeEnds& ends, std::vector<KnobGain>& changes);
 
 /// The way over all `changes`, which are the differences of the two ends. A step is the smallest
-/// set of at most three changes that is legal, fits and makes the run faster (or fit); of these
-/// the fastest. Without one, the fastest of one or two that fits. If none fits, what lowers the
-/// peak most, else all that remains. Stages written by hand come with their pipeline.
+/// set of at most three changes that is legal, is predicted to fit and makes the run faster (or
+/// fit); of these the fastest. Without one, the fastest of one or two that fits. If none fits, what
+/// lowers the peak most, else all that remains. Stages written by hand come with their pipeline.
 /// `today_per_s`, `goal_per_s`: predicted tokens a second of a device at the two ends; the product
 /// of the steps' ratios is goal_per_s / today_per_s.
 std::vector<PathStep> change_path(const ChangeEnds& ends, const std::vector<KnobGain>& changes,

@@ -78,7 +78,8 @@ double load_that_fits(const planner::PlanRun& run, double capacity) {
   planner::PlanRun other = run;
   const auto fits = [&](double load) {
     other.load = load;
-    return planner::device_bytes(planner::predict_memory(other).peak_bytes()) <= capacity;
+    return verdict_of(other, planner::predict_memory(other).peak_bytes(), capacity) ==
+           Verdict::fits;
   };
   if (!fits(1)) return 0;
   if (run.model->num_experts == 0 || fits(kMostLoad)) return kMostLoad;
@@ -99,11 +100,13 @@ struct Spread {
   double slower = kTimeKnown;
 };
 
+Spread titan_spread(const planner::PlanRun& run) {
+  return {kTitanMemoryLow, run.knobs.pp > 1 ? kTitanMemoryHighStages : kTitanMemoryHigh,
+          kTitanFaster, kTitanSlower};
+}
+
 Spread spread_of(const planner::PlanRun& run, const EstimateContext& context, bool is_calibrated) {
-  if (!run.is_of_megatron) {
-    return {kTitanMemoryLow, run.knobs.pp > 1 ? kTitanMemoryHighStages : kTitanMemoryHigh,
-            kTitanFaster, kTitanSlower};
-  }
+  if (!run.is_of_megatron) return titan_spread(run);
   Spread spread;
   if (!context.is_load_stated) spread.memory_high = kMemoryHighNatural;
   spread.faster = spread.slower =
@@ -179,10 +182,18 @@ const char* name_of(Verdict verdict) {
   return "?";
 }
 
-Verdict verdict_of(double peak_bytes, double leanest_bytes, double capacity_bytes) {
-  if (capacity_bytes <= 0 || planner::device_bytes(peak_bytes) <= capacity_bytes) {
-    return Verdict::fits;
+Verdict verdict_of(const planner::PlanRun& run, double peak_bytes, double leanest_bytes,
+                   double capacity_bytes) {
+  if (capacity_bytes <= 0) return Verdict::fits;
+  if (!run.is_of_megatron) {
+    // No measured run vouches for what lies between the ends of so wide an interval.
+    const Spread spread = titan_spread(run);
+    const double high_bytes = peak_bytes * memory_high_of(run, spread, peak_bytes);
+    if (planner::device_bytes(high_bytes) <= capacity_bytes) return Verdict::fits;
+    const bool is_above = leanest_bytes * spread.memory_low * spread.memory_low > capacity_bytes;
+    return is_above ? Verdict::oom : Verdict::tight;
   }
+  if (planner::device_bytes(peak_bytes) <= capacity_bytes) return Verdict::fits;
   return leanest_bytes * kMemoryLeast > capacity_bytes ? Verdict::oom : Verdict::tight;
 }
 
@@ -230,13 +241,7 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
       leanest = std::min(leanest, planner::predict_memory(other).peak_bytes());
     }
   }
-  estimate.verdict = verdict_of(worst, leanest, capacity);
-  if (!run.is_of_megatron && capacity > 0) {
-    // No measured run vouches for what lies between the ends of so wide an interval.
-    const bool is_within = planner::device_bytes(worst * memory_high) <= capacity;
-    const bool is_above = leanest * spread.memory_low * spread.memory_low > capacity;
-    estimate.verdict = is_within ? Verdict::fits : is_above ? Verdict::oom : Verdict::tight;
-  }
+  estimate.verdict = verdict_of(run, worst, leanest, capacity);
   estimate.margin_bytes = planner::device_bytes(worst) - worst;
   estimate.left_bytes = capacity - planner::device_bytes(worst);
   estimate.load_that_fits = load_that_fits(run, capacity);

@@ -63,11 +63,17 @@ struct EstimateContext {
   double memory_ratio = 1;  ///< share of a device's memory that may be used
 };
 
-/// What is predicted above the capacity (0: without limit) never fits. It is impossible only where
-/// the low end of what the leanest choice of all that is left open needs (`leanest_bytes`; nothing
-/// open: `peak_bytes`) is above, too. Of Megatron-Core's runs: torchtitan's interval is wider, and
-/// estimate_run calls them tight wherever the capacity lies within it.
-Verdict verdict_of(double peak_bytes, double leanest_bytes, double capacity_bytes);
+/// Of a run with this predicted peak on a device of which so much may be used (0: without limit).
+/// What is predicted above never fits. It is impossible only where the low end of what the leanest
+/// choice of all that is left open needs (`leanest_bytes`; nothing open: `peak_bytes`) is above,
+/// too. Torchtitan's interval is wide: its runs are tight wherever the capacity lies within it.
+Verdict verdict_of(const tuner::planner::PlanRun& run, double peak_bytes, double leanest_bytes,
+                   double capacity_bytes);
+/// The same of a run that leaves nothing open.
+inline Verdict verdict_of(const tuner::planner::PlanRun& run, double peak_bytes,
+                          double capacity_bytes) {
+  return verdict_of(run, peak_bytes, peak_bytes, capacity_bytes);
+}
 
 /// The margin of a verdict, for people: what it is for, and what is left.
 std::string margin_text(const RunEstimate& estimate);

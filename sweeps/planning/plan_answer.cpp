@@ -85,7 +85,8 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
                      peak - first.peak_bytes,
                      {},
                      true,
-                     verdict_of(peak, peak, capacity)});
+                     verdict_of(changed, peak, capacity),
+                     planner::device_bytes(peak) <= capacity});
   };
   const spec::HardwareSpec& hardware = *question.hardware;
   using spec::PrecisionRecipe;
@@ -126,14 +127,16 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
     if (missing_bytes(question, config.peak_bytes) <= 0 || gain < kWorthTelling) continue;
     if (next != nullptr && !is_last) continue;
     next = &config;
+    const double needed = planner::device_bytes(config.peak_bytes);
     helps.push_back({"memory of a device",
                      base::format_bytes(hardware.memory_bytes),
-                     base::format_bytes(std::llround(planner::device_bytes(config.peak_bytes))),
+                     base::format_bytes(std::llround(needed)),
                      gain,
                      config.peak_bytes - first.peak_bytes,
                      {},
                      true,
-                     Verdict::fits});
+                     verdict_of(run_with(question, config), config.peak_bytes, needed),
+                     true});
   }
   std::stable_sort(helps.begin(), helps.end(),
                    [](const KnobGain& a, const KnobGain& b) { return *a.gain > *b.gain; });

@@ -76,10 +76,14 @@ std::string step_change_text(const PathStep& step) {
 
 std::string_view order_text(const Against& theirs) {
   if (theirs.missing_bytes <= 0) return "Each change alone:";
-  const bool has_remedy = std::ranges::any_of(
-      theirs.changes, [](const KnobGain& change) { return change.verdict == Verdict::fits; });
-  return has_remedy ? "Each change alone, those that make yours fit in front:"
-                    : "No change alone makes yours fit. Each alone, the least memory in front:";
+  const auto& changes = theirs.changes;
+  if (std::ranges::none_of(changes, [](const KnobGain& change) { return change.is_within; })) {
+    return "No change alone makes yours fit. Each alone, the least memory in front:";
+  }
+  const bool is_sure = std::ranges::any_of(
+      changes, [](const KnobGain& change) { return change.verdict == Verdict::fits; });
+  return is_sure ? "Each change alone, those that make yours fit in front:"
+                 : "Each change alone, those that may make yours fit in front:";
 }
 
 namespace {
@@ -269,26 +273,34 @@ void add_against(const PlanResult& result, std::string& text) {
 /// The best plans. Where a line does not fit, the choices of the first stand behind the table, too.
 std::string plans_text(const PlanResult& r, std::optional<size_t> width) {
   using Align = TextTable::Align;
-  TextTable table({{"", Align::right},
-                   {"TFLOP/s", Align::right},
-                   {"from, to", Align::left, 4},
-                   {"tokens/s", Align::right, 1},
-                   {"peak", Align::right},
-                   {"load", Align::right, 3},
-                   {"wall", Align::left, 2},
-                   {"layout"},
-                   {"choices"}});
+  std::vector<TextTable::Column> columns = {{"", Align::right},
+                                            {"TFLOP/s", Align::right},
+                                            {"from, to", Align::left, 4},
+                                            {"tokens/s", Align::right, 1},
+                                            {"peak", Align::right},
+                                            {"load", Align::right, 3},
+                                            {"wall", Align::left, 2},
+                                            {"layout"},
+                                            {"choices"}};
+  // Of Megatron-Core's runs only what fits is a plan; torchtitan's are planned by the prediction.
+  const bool has_verdicts = !r.question.is_of_megatron;
+  if (has_verdicts) columns.insert(columns.begin() + 5, {"verdict"});
+  TextTable table(std::move(columns));
   const bool has_experts = r.question.model->num_experts > 0;
   for (size_t i = 0; i < r.answer.best.size(); ++i) {
     const RunEstimate& estimate = r.estimates[i];
-    table.add({std::to_string(i + 1), fmt::format("{:.0f}", estimate.tflops.value),
-               fmt::format("{:.0f}, {:.0f}", estimate.tflops.low, estimate.tflops.high),
-               fmt::format("{:.0f}", estimate.tokens_per_s.value),
-               base::format_bytes(std::llround(estimate.allocated_bytes.value)),
-               has_experts ? load_text(estimate.load_that_fits) : std::string("-"),
-               std::string(base::name_of(planner::wall_of(estimate.step))),
-               layout_text(r.answer.best[i].knobs),
-               choices_text(run_with(r.question, r.answer.best[i]))});
+    std::vector<std::string> cells = {
+        std::to_string(i + 1),
+        fmt::format("{:.0f}", estimate.tflops.value),
+        fmt::format("{:.0f}, {:.0f}", estimate.tflops.low, estimate.tflops.high),
+        fmt::format("{:.0f}", estimate.tokens_per_s.value),
+        base::format_bytes(std::llround(estimate.allocated_bytes.value)),
+        has_experts ? load_text(estimate.load_that_fits) : std::string("-"),
+        std::string(base::name_of(planner::wall_of(estimate.step))),
+        layout_text(r.answer.best[i].knobs),
+        choices_text(run_with(r.question, r.answer.best[i]))};
+    if (has_verdicts) cells.insert(cells.begin() + 5, name_of(estimate.verdict));
+    table.add(std::move(cells));
   }
   std::string text = table.text(width);
   if (width && text != table.text(std::nullopt)) {
@@ -393,11 +405,11 @@ json to_json(const PlanResult& result) {
 std::string to_text(const PlanResult& result, std::optional<size_t> width) {
   const PlanResult& r = result;
   std::string text = fmt::format(
-      "{} devices of {}, sequence {}, global batch {}\n{} points, {} legal, {} fit; searched in "
+      "{} devices of {}, sequence {}, global batch {}\n{} points, {} legal, {} {}; searched in "
       "{:.1f} s\n",
       r.question.hardware->num_devices(), r.question.hardware->name, r.question.seq_length,
       r.question.global_batch_size, r.answer.num_points, r.answer.num_legal, r.answer.num_fit,
-      r.seconds);
+      r.question.is_of_megatron ? "fit" : "fit as predicted", r.seconds);
   for (const std::string& assumption : r.assumptions) text += "assumed: " + assumption + "\n";
   text += '\n';
   if (r.answer.best.empty()) {

@@ -316,6 +316,26 @@ BOOST_FIXTURE_TEST_CASE(another_schedule_is_told, Cli) {
   BOOST_TEST((*schedule)["to"] == "1F1B");
   BOOST_TEST((*schedule)["more_bytes"].get<double>() < 0);
   BOOST_TEST((*schedule)["verdict"] == "fits");
+  // The way leads to the first plan: one run has one verdict.
+  const json plan = json::parse(answer.out)["plans"][0];
+  const json& last = theirs["path"].back();
+  BOOST_TEST(plan["verdict"] == "tight");
+  BOOST_TEST(last["peak_allocated_bytes"] == plan["peak_allocated_bytes"]);
+  BOOST_TEST(last["verdict"] == plan["verdict"], theirs["path"].dump());
+}
+
+// Of torchtitan more is listed than what is sure to fit: the list says which is.
+BOOST_FIXTURE_TEST_CASE(plans_of_torchtitan_have_a_verdict, Cli) {
+  const auto first_line_of = [&](const char* dialect) {
+    const Answer answer =
+        run({"plan", "--model", "llama3-70b", "--hardware", "h100-80g", "--gpus", "64", "--fix",
+             "tp=8", "--fix", "pp=4", "--top", "1", "--export", dialect});
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    const size_t title = answer.out.find("TFLOP/s");
+    return answer.out.substr(title, answer.out.find('\n', title) - title);
+  };
+  BOOST_TEST(says(first_line_of("torchtitan"), "verdict"));
+  BOOST_TEST(!says(first_line_of("megatron-lm"), "verdict"));
 }
 
 BOOST_FIXTURE_TEST_CASE(what_a_command_forgot_is_proposed, Cli) {

@@ -208,6 +208,39 @@ BOOST_AUTO_TEST_CASE(runs_of_torchtitan_are_analytic) {
                  .find(", none of them of torchtitan but your own: ") != std::string::npos);
 }
 
+// The load that fits is one with which the verdict is "fits", whoever's engine it is.
+BOOST_AUTO_TEST_CASE(loads_fit_by_the_verdict) {
+  const auto model = model_named("qwen3-30b-a3b");
+  for (const bool is_of_megatron : {true, false}) {
+    BOOST_TEST_CONTEXT("Megatron-Core: " << is_of_megatron) {
+      SmallRun small("h200", 8);
+      small.run.model = model.get();
+      small.run.is_of_megatron = is_of_megatron;
+      small.run.knobs.fsdp = is_of_megatron ? spec::Fsdp::none : spec::Fsdp::torch;
+      small.run.knobs.ep = 8;
+      spec::HardwareSpec hardware = *small.hardware;
+      small.run.hardware = &hardware;
+      const auto estimate_at = [&](double load) {
+        small.run.load = load;
+        return estimate_run(small.run, default_calibration(), {});
+      };
+      const RunEstimate balanced = estimate_at(1);
+      const double peak = balanced.memory.peak_bytes();
+      const double high = is_of_megatron ? peak : balanced.allocated_bytes.high;
+      const double needed = tuner::planner::device_bytes(high);
+      hardware.memory_bytes = std::llround(1.05 * needed);
+      const double most = estimate_at(1).load_that_fits;
+      BOOST_TEST_REQUIRE(most > 1);
+      BOOST_TEST_REQUIRE(most < kMostLoad);
+      BOOST_TEST((estimate_at(most).verdict == Verdict::fits));
+      BOOST_TEST((estimate_at(most + 0.02).verdict != Verdict::fits));
+      hardware.memory_bytes = std::llround(0.999 * needed);
+      BOOST_TEST((estimate_at(1).verdict == Verdict::tight));
+      BOOST_TEST(estimate_at(1).load_that_fits == 0);
+    }
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(an_estimate_says_that_no_run_of_torchtitan_is_behind_it, Cli) {
   const std::string config =
       "[training]\nlocal_batch_size = 1\nseq_len = 8192\n[activation_checkpoint]\n"

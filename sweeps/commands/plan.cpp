@@ -156,6 +156,7 @@ void search_in_words_of(Dialect dialect, const nlohmann::json& model,
   run.dialect = dialect;
   run.model = model;
   question.is_of_megatron = dialect != Dialect::torchtitan;
+  question.takes_padded_deepep = dialect == Dialect::primus;
   question.can_say = [dialect, run](const spec::PlanKnobs& knobs, std::string_view knob) {
     spec::dialects::RunConfig said = run;
     said.knobs = knobs;

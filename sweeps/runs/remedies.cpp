@@ -173,6 +173,7 @@ std::vector<BrokenRule> broken_rules_of(const RunToMend& run, const PlanKnobs& k
   plan.seq_length = std::max<int64_t>(1, run.config->seq_length);
   plan.global_batch_size = std::max<int64_t>(1, following_batch(*run.config, knobs));
   plan.is_of_megatron = run.config->dialect != dialects::Dialect::torchtitan;
+  plan.takes_padded_deepep = dialects::takes_padded_deepep(*run.config);
   std::vector<BrokenRule> broken;
   for (const tuner::planner::PlanRule* rule : tuner::planner::broken_rules(plan)) {
     broken.push_back({std::string(rule->name), rule->message(plan)});

@@ -215,6 +215,20 @@ BOOST_FIXTURE_TEST_CASE(hybridep_is_told_the_domain_of_the_plan, Cli) {
   BOOST_TEST(!says(titan, "USE_MNNVL"), titan);
 }
 
+// Megatron-Core's DeepEP takes no padded experts, Primus' own does.
+BOOST_FIXTURE_TEST_CASE(padding_beside_deepep_is_of_primus_alone, Cli) {
+  const auto words = [](const char* dialect) {
+    return small_plan("h100-80g",
+                      {"--fix", "dispatcher=deepep", "--fix", "ep=8", "--fix", "capacity_factor=1",
+                       "--fix", "pad_to_capacity=true", "--export", dialect});
+  };
+  check_refused(
+      words("megatron-lm"), 2,
+      {"no configuration is legal", "deepep_without_padding: dispatcher deepep excludes"});
+  const std::string primus = exported_by(*this, words("primus"));
+  BOOST_TEST(says(primus, "moe_pad_expert_input_to_capacity"), primus);
+}
+
 // What a framework has no words for is refused where it is asked for, else left.
 BOOST_FIXTURE_TEST_CASE(a_framework_is_told_what_it_has_words_for, Cli) {
   const std::pair<std::string, std::string> refused[] = {

@@ -373,6 +373,14 @@ constexpr PlanRule kRules[] = {
                           is_of_megatron(run) ? "ep x etp above 1" : "ep above 1 and etp 1",
                           run.knobs.ep, run.knobs.etp);
      }},
+    // DeepEP sends what was routed, not what a capacity has room for.
+    {"deepep_without_padding",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return !is_of_megatron(run) || run.takes_padded_deepep || !has_experts(run) ||
+              k.dispatcher != spec::Dispatcher::deepep || !k.pad_to_capacity;
+     },
+     [](Run) { return std::string("dispatcher deepep excludes pad_to_capacity"); }},
     {"delayed_scaling_or_recompute",
      [](Run run) {
        const PlanKnobs& k = run.knobs;

@@ -626,6 +626,7 @@ PlanRun run_with(const PlanQuestion& question, const PlannedConfig& config) {
   run.stages = config.stages;
   run.load = question.load;
   run.is_of_megatron = question.is_of_megatron;
+  run.takes_padded_deepep = question.takes_padded_deepep;
   return run;
 }
 

@@ -30,6 +30,7 @@ struct PlanQuestion {
   std::function<bool(const spec::PlanKnobs&, std::string_view)> can_say;
   /// Whether Megatron-Core is planned for: its rules hold, and stages may be written.
   bool is_of_megatron = true;
+  bool takes_padded_deepep = false;  ///< as PlanRun::takes_padded_deepep
   /// Whether context-parallel ranks may exchange heads instead of what `base` has, if faster.
   bool may_exchange_heads = true;
   double load = 1;          ///< as PlanRun::load

@@ -59,6 +59,11 @@ void add_implied(RunConfig& run, Dialect dialect) {
   add_variables(run, dialect);
 }
 
+bool takes_padded_deepep(const RunConfig& run) {
+  return run.dialect == Dialect::primus ||
+         (run.knobs.dispatcher == Dispatcher::deepep && run.knobs.pad_to_capacity);
+}
+
 void write_implied(Writing& writing, std::vector<Setting>& settings) {
   if (writing.dialect == Dialect::torchtitan) return;
   const PlanKnobs& k = writing.knobs();

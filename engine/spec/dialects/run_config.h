@@ -133,6 +133,10 @@ bool names_dense_model(const RunConfig& run);
 /// micro-batches of a step until the first backward, as GPipe does.
 bool holds_all_micro_batches(const RunConfig& run, const PlanKnobs& knobs);
 
+/// Whether a run's DeepEP takes experts that are padded to a capacity. Primus' own does; of a text
+/// that says both, import_run has found out that its framework need not refuse it.
+bool takes_padded_deepep(const RunConfig& run);
+
 /// Whether a setting that no knob stands for holds for one layout only, such as a list of stages.
 bool follows_layout(const UnknownSetting& setting, Dialect dialect);
 /// Whether two runs have the same stages and groups, and compute the same again.

@@ -35,21 +35,36 @@ std::vector<int32_t> divisors(int64_t count, int64_t most) {
   return all;
 }
 
+/// Which layers full recomputation takes.
+struct LayersAgain {
+  spec::RecomputeMethod method = spec::RecomputeMethod::uniform;
+  int32_t count = 1;
+
+  bool operator==(const LayersAgain&) const = default;
+};
+
 /// Choices that change memory. They cost time, if anything.
 struct MemoryChoice {
   PlanRecomputeSet recompute;
+  LayersAgain layers;
   CrossEntropy cross_entropy;
   Fsdp fsdp;
   std::vector<size_t> faster{};  ///< earlier choices that are as fast at least
 };
 
+bool recomputes_no_more(const MemoryChoice& a, const MemoryChoice& b) {
+  constexpr PlanRecomputeSet kFull = {PlanRecompute::full};
+  // All layers, in whatever groups.
+  if (b.recompute == kFull && b.layers.method == spec::RecomputeMethod::uniform) return true;
+  if (a.recompute.has(PlanRecompute::full) && a.layers != b.layers) return false;
+  return (a.recompute & b.recompute) == a.recompute;
+}
+
 /// Whether `a` recomputes nothing that `b` does not, and shares out no weights unless `b` does so
 /// in the same way: then it takes no longer. Without FSDP that holds where the optimizer's state is
 /// shared out (`shares_state`), else each rank updates all of it. The loss has no price.
 bool is_as_fast(const MemoryChoice& a, const MemoryChoice& b, bool shares_state) {
-  const bool does_less = (a.recompute & b.recompute) == a.recompute ||
-                         b.recompute == PlanRecomputeSet{PlanRecompute::full};
-  return does_less && (a.fsdp == b.fsdp || (a.fsdp == Fsdp::none && shares_state));
+  return recomputes_no_more(a, b) && (a.fsdp == b.fsdp || (a.fsdp == Fsdp::none && shares_state));
 }
 
 /// Choices that change only time.
@@ -162,10 +177,17 @@ class Search {
     add_fixed(q_.base.recompute, recomputes_);
     if (q_.base.cross_entropy != CrossEntropy::chunked) add_fixed(q_.base.cross_entropy, losses);
     add_fixed(q_.base.fsdp, shardings);
+    const LayersAgain of_base = {q_.base.recompute_method, q_.base.recompute_num_layers};
     for (const PlanRecomputeSet& recompute : recomputes_) {
-      for (const CrossEntropy loss : losses) {
-        for (const Fsdp fsdp : shardings) {
-          memory_choices_.push_back({recompute, loss, fsdp});
+      std::vector<LayersAgain> all_layers = {of_base};
+      // Layers that the run of today takes together may be too many for another layout.
+      const LayersAgain each;
+      if (recompute.has(PlanRecompute::full) && of_base != each) all_layers.push_back(each);
+      for (const LayersAgain& layers : all_layers) {
+        for (const CrossEntropy loss : losses) {
+          for (const Fsdp fsdp : shardings) {
+            memory_choices_.push_back({recompute, layers, loss, fsdp});
+          }
         }
       }
     }
@@ -467,6 +489,8 @@ class Search {
       const MemoryChoice& choice = memory_choices_[index];
       PlanKnobs knobs = layout.knobs;
       knobs.recompute = choice.recompute;
+      knobs.recompute_method = choice.layers.method;
+      knobs.recompute_num_layers = choice.layers.count;
       knobs.cross_entropy = choice.cross_entropy;
       knobs.fsdp = choice.fsdp;
       if (choice.fsdp != Fsdp::none && !shares_out_weights(knobs)) {

@@ -435,8 +435,13 @@ int run_plan_command(const CommandOptions& options) {
     }
     settle(today_config && today_config->dialect == dialect);
     calibration = calibration.for_case(*hardware, routing_of_load(*model, question.load));
+    std::optional<spec::dialects::RunConfig> words = today_config;
+    // It is told the layers of a stage, by those of the model.
+    if (words && words->dialect == Dialect::torchtitan && words->model.empty()) {
+      words->model = model_config;
+    }
     result = make_plan(question, calibration, theirs ? std::optional(theirs->run) : std::nullopt,
-                       today_config ? &*today_config : nullptr);
+                       words ? &*words : nullptr);
     if (theirs) {
       result.against->notes = theirs->notes;
       result.against->settings = theirs->settings;

@@ -153,8 +153,15 @@ dialects::RunConfig config_on_way(const dialects::RunConfig& words, const PlanRu
   config.knobs = run.knobs;
   config.environment[std::string(dialects::kConnections)] =
       std::to_string(run.knobs.cuda_device_max_connections);
-  if (run.stages != start.stages || !have_same_stages(run, start)) {
+  const bool has_same_stages = have_same_stages(run, start);
+  if (run.stages != start.stages || !has_same_stages) {
     config.pipeline_layout = planner::pipeline_layout_of(run);
+  }
+  // Plans have the usual schedule of their stages, in an even split.
+  if (!has_same_stages) config.has_lighter_ends = false;
+  const bool holds_all = dialects::holds_all_micro_batches(config, run.knobs);
+  if (!has_same_stages || holds_all != run.holds_all_micro_batches) {
+    config.pipeline_schedule.clear();
   }
   const bool has_same_replicas =
       run.knobs.dp == start.knobs.dp && run.knobs.micro_batch_size == start.knobs.micro_batch_size;
@@ -209,6 +216,10 @@ class PathSearch {
       const std::string& knob = changes[i].knob;
       if (knob == kLayoutFlag) layout_ |= Set{1} << i;
       if (knob == "pp" || knob == "vpp") pipeline_ |= Set{1} << i;
+      if (knob == kSchedule) schedule_ |= Set{1} << i;
+      if (knob == "vpp" && (ends.today.knobs.vpp == 1) != (ends.goal.knobs.vpp == 1)) {
+        kind_of_stages_ |= Set{1} << i;
+      }
     }
     tried_[0] = tried_run(start_, today_per_s);
     if (all_ != 0) tried_[all_] = tried_run(ends.goal, goal_per_s);
@@ -217,7 +228,7 @@ class PathSearch {
   std::vector<PathStep> steps() {
     std::vector<PathStep> steps;
     while (taken_ != all_) {
-      const Set next = with_layout(taken_ | next_set());
+      const Set next = with_followers(taken_ | next_set());
       steps.push_back(step_to(next));
       taken_ = next;
     }
@@ -228,9 +239,11 @@ class PathSearch {
   using Set = uint64_t;
   static constexpr size_t kMostBits = 64;
 
-  /// Stages that are written come with the pipeline that they are of.
-  [[nodiscard]] Set with_layout(Set set) const {
-    return has_whole_pipeline(set) ? set | layout_ : set;
+  /// Stages that are written come with the pipeline that they are of, and a schedule with stages of
+  /// another kind: see changed_run.
+  [[nodiscard]] Set with_followers(Set set) const {
+    if (has_whole_pipeline(set)) set |= layout_;
+    return (set & kind_of_stages_) != 0 ? set | schedule_ : set;
   }
   [[nodiscard]] bool has_whole_pipeline(Set set) const {
     return pipeline_ != 0 && (set & pipeline_) == pipeline_;
@@ -257,7 +270,7 @@ class PathSearch {
 
   /// With all changes of a set, which holds those that are taken.
   const TriedSet& try_set(Set given) {
-    const Set set = with_layout(given);
+    const Set set = with_followers(given);
     const auto known = tried_.find(set);
     if (known != tried_.end()) return known->second;
     const bool has_goal_stages = has_whole_pipeline(set) || (set & layout_) != 0;
@@ -347,8 +360,10 @@ class PathSearch {
   PlanRun start_;
   Set all_ = 0;
   Set taken_ = 0;
-  Set layout_ = 0;    ///< the change of the written stages
-  Set pipeline_ = 0;  ///< the changes of the number of stages
+  Set layout_ = 0;          ///< the change of the written stages
+  Set pipeline_ = 0;        ///< the changes of the number of stages
+  Set schedule_ = 0;        ///< the change of the order of forwards and backwards
+  Set kind_of_stages_ = 0;  ///< the change from one stage a rank to virtual ones, or back
   std::map<Set, TriedSet> tried_;
 };
 

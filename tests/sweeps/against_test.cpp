@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -322,6 +323,65 @@ BOOST_FIXTURE_TEST_CASE(another_schedule_is_told, Cli) {
   BOOST_TEST(plan["verdict"] == "tight");
   BOOST_TEST(last["peak_allocated_bytes"] == plan["peak_allocated_bytes"]);
   BOOST_TEST(last["verdict"] == plan["verdict"], theirs["path"].dump());
+}
+
+/// A command of torchtitan, whose settings may be changed by flags as moetune prints them.
+class TitanCommand {
+ public:
+  void apply(std::string_view flag) {
+    constexpr std::string_view kWithout = "without ";
+    if (flag.starts_with(kWithout)) {
+      settings_.erase(std::string(flag.substr(kWithout.size())));
+      return;
+    }
+    const size_t equals = flag.find(" = ");
+    BOOST_TEST_REQUIRE(equals != std::string_view::npos, flag);
+    settings_[std::string(flag.substr(0, equals))] = flag.substr(equals + 3);
+  }
+  [[nodiscard]] std::string text() const {
+    std::string text = "torchrun train.py";
+    for (const auto& [key, value] : settings_) {
+      text += " --" + key + (value == "true" ? "" : " " + value);
+    }
+    return text;
+  }
+
+ private:
+  std::map<std::string, std::string> settings_;
+};
+
+// Each step's flags, applied to the command, make the run that the step is priced as.
+BOOST_FIXTURE_TEST_CASE(flags_of_steps_make_what_is_priced, Cli) {
+  for (const char* vpp : {"vpp=20", "vpp=1"}) {
+    TitanCommand command;
+    for (const char* flag :
+         {"training.local_batch_size = 32", "training.seq_len = 8192",
+          "parallelism.data_parallel_shard_degree = 2", "parallelism.tensor_parallel_degree = 8",
+          "parallelism.pipeline_parallel_degree = 4",
+          "parallelism.pipeline_parallel_schedule = GPipe", "activation_checkpoint.mode = none"}) {
+      command.apply(flag);
+    }
+    const Answer answer = run({"plan", "--model", "llama3-70b", "--hardware", "h100-80g", "--gpus",
+                               "64", "--fix", "tp=8", "--fix", "pp=4", "--fix", vpp, "--top", "1",
+                               "--against", command.text(), "--format", "json"});
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    const json theirs = json::parse(answer.out)["against"];
+    for (const json& step : theirs["path"]) {
+      BOOST_TEST(!step["flags"].empty(), step.dump());
+      for (const json& flag : step["flags"]) command.apply(flag.get<std::string>());
+      const Answer again = run({"estimate", "--run", command.text(), "--model", "llama3-70b",
+                                "--hardware", "h100-80g", "--gpus", "64", "--format", "json"});
+      BOOST_TEST_REQUIRE(again.code == 0, command.text() + again.err);
+      const json row = json::parse(again.out)["rows"][0];
+      BOOST_TEST(row["peak_allocated_bytes"] == step["peak_allocated_bytes"], command.text());
+      BOOST_TEST(
+          row["tokens_per_s_per_gpu"].get<double>() == step["tokens_per_s_per_gpu"].get<double>(),
+          boost::test_tools::tolerance(1e-9));
+      // A schedule of one stage a rank is none of virtual stages: one step changes both.
+      const std::set<std::string> knobs = knobs_of(step["changes"]);
+      BOOST_TEST((!knobs.contains("vpp") || knobs.contains("pipeline_schedule")), step.dump());
+    }
+  }
 }
 
 // Of torchtitan more is listed than what is sure to fit: the list says which is.

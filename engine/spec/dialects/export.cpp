@@ -73,6 +73,7 @@ std::string value_of(const Setting& setting) {
 
 std::string export_run(const RunConfig& given, Dialect dialect) {
   RunConfig run = given;
+  run.has_lighter_ends = false;  // what is priced is written
   std::vector<std::string> left_out;
   leave_out_excluded(run, dialect, left_out);
   auto [out, settings] = written(run, dialect);

@@ -267,6 +267,7 @@ void read_schedule(Reading& in) {
   const auto first = in.parts.integer("pipeline_parallel_first_stage_less_layers");
   const auto last = in.parts.integer("pipeline_parallel_last_stage_less_layers");
   if (first != 0 || last != 0) {
+    in.run.has_lighter_ends = true;
     in.note("the first and the last stage have fewer layers: an even split is taken");
     in.parts.leave("pipeline_parallel_first_stage_less_layers");
     in.parts.leave("pipeline_parallel_last_stage_less_layers");
@@ -281,8 +282,10 @@ void write_schedule(Writing& out) {
   const bool is_kept = schedule != nullptr && takes_stages_of(k, *schedule);
   out.parts.say("pipeline_parallel_schedule",
                 is_kept ? std::string_view(stated) : usual_schedule(k));
-  out.parts.say("pipeline_parallel_first_stage_less_layers", int64_t{0});
-  out.parts.say("pipeline_parallel_last_stage_less_layers", int64_t{0});
+  if (!out.run.has_lighter_ends) {
+    out.parts.say("pipeline_parallel_first_stage_less_layers", int64_t{0});
+    out.parts.say("pipeline_parallel_last_stage_less_layers", int64_t{0});
+  }
   if (k.vpp <= 2) return;
   const int64_t layers = out.traits.value("num_layers", int64_t{0});
   const int64_t stages = int64_t{k.pp} * k.vpp;

@@ -86,6 +86,8 @@ struct RunConfig {
   std::string pipeline_layout;  ///< stages written by hand, as in "Et*3|(tt|)*2tL"
   /// As torchtitan names it, of a pipeline; empty: 1F1B, or Interleaved1F1B of virtual stages.
   std::string pipeline_schedule;
+  /// Of torchtitan: its first and last stage have fewer layers, where an even split is priced.
+  bool has_lighter_ends = false;
   /// Depth of multi-token prediction, where it is said. Nothing trains it unasked.
   std::optional<int64_t> mtp_depth;
   /// Variables that change how fast the run is or what it needs.

@@ -443,7 +443,8 @@ int run_plan_command(const CommandOptions& options) {
     result = make_plan(question, calibration, theirs ? std::optional(theirs->run) : std::nullopt,
                        words ? &*words : nullptr);
     if (theirs) {
-      result.against->notes = theirs->notes;
+      std::vector<std::string>& notes = result.against->notes;
+      notes.insert(notes.begin(), theirs->notes.begin(), theirs->notes.end());
       result.against->settings = theirs->settings;
       std::ranges::copy(theirs->assumed, std::back_inserter(result.assumptions));
     }

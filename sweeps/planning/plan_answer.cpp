@@ -331,10 +331,19 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
       theirs.changes = differences(theirs.run, ours);
       const double capacity =
           static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
-      const ChangeEnds ends = {theirs.run, ours, capacity, calibration, words};
+      // No command leads from one engine to another: what runs on the way, and how fast, is
+      // neither's.
+      const bool has_way = ours.is_of_megatron == theirs.run.is_of_megatron;
+      const ChangeEnds ends = {theirs.run, ours, capacity, calibration, has_way ? words : nullptr};
       judge_changes(ends, theirs.changes);
-      theirs.path = change_path(ends, theirs.changes, theirs.estimate.predicted_tokens_per_s,
-                                result.estimates.front().predicted_tokens_per_s);
+      if (has_way) {
+        theirs.path = change_path(ends, theirs.changes, theirs.estimate.predicted_tokens_per_s,
+                                  result.estimates.front().predicted_tokens_per_s);
+      } else {
+        theirs.notes.emplace_back(
+            "the plan is for another engine than yours: its speed is of both engine and choices, "
+            "there are no steps to it, and each change is tried on yours");
+      }
     }
     result.against = std::move(theirs);
   }

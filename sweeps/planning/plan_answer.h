@@ -23,9 +23,12 @@ struct Against {
   /// Differences from it to the first plan: those behind which it fits first, the best in front.
   /// If it does not fit as it is and no change alone helps, that with the least memory in front.
   std::vector<KnobGain> changes;
-  std::vector<PathStep> path;      ///< the same step by step, see change_path
-  double missing_bytes = 0;        ///< memory that a device lacks for it; negative: it fits
-  std::vector<std::string> notes;  ///< parts of the command that were only partly understood
+  /// The same step by step, see change_path; none to a plan for another engine.
+  std::vector<PathStep> path;
+  double missing_bytes = 0;  ///< memory that a device lacks for it; negative: it fits
+  /// Parts of the command that were only partly understood, and whether the plan is for another
+  /// engine.
+  std::vector<std::string> notes;
   spec::dialects::UnpricedSettings settings;
 };
 

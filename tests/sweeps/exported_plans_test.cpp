@@ -257,6 +257,24 @@ BOOST_FIXTURE_TEST_CASE(a_framework_is_told_what_it_has_words_for, Cli) {
   BOOST_TEST(!says(exported, "cannot be told"), exported);
 }
 
+// Flags of Megatron-Core lead to none of torchtitan's runs.
+BOOST_FIXTURE_TEST_CASE(there_are_no_steps_to_another_engine, Cli) {
+  for (const auto& [dialect, is_other] :
+       {std::pair{"torchtitan", true}, std::pair{"megatron-bridge", false}}) {
+    const Answer answer =
+        run(small_plan("h100-80g", {"--against", kRunOfToday, "--export", dialect}));
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    const json theirs = json::parse(answer.out)["against"];
+    BOOST_TEST(theirs["path"].empty() == is_other, dialect);
+    BOOST_TEST(says(theirs["notes"].dump(), "the plan is for another engine than yours") ==
+               is_other);
+    BOOST_TEST_REQUIRE(!theirs["changes"].empty());
+    for (const json& change : theirs["changes"]) {
+      BOOST_TEST((!is_other || change["flags"].empty()), change.dump());
+    }
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(ways_out_are_in_the_words_of_the_framework, Cli) {
   for (const auto& [dialect, has_words] :
        {std::pair{"megatron-lm", true}, std::pair{"torchtitan", false}}) {

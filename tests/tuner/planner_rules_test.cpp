@@ -42,6 +42,32 @@ BOOST_AUTO_TEST_CASE(deepep_takes_no_padding) {
   BOOST_TEST(broken_rules(run).empty());
 }
 
+BOOST_AUTO_TEST_CASE(multi_token_prediction_is_recomputed_by_itself) {
+  spec::ModelSpec model = moe_model();
+  model.mtp.depth = 1;
+  model.mtp.layers = {model.kind_of(0)};
+  const spec::HardwareSpec hardware = machine(16);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = 16;
+  run.knobs.recompute = {spec::PlanRecompute::full};
+  BOOST_TEST(broken_rules(run).empty());
+  run.knobs.recompute_num_layers = 4;
+  BOOST_TEST(breaks(run, "mtp_recompute_each_layer"));
+  PlanRun other = run;
+  other.knobs.recompute_method = spec::RecomputeMethod::block;  // none of its layers
+  BOOST_TEST(broken_rules(other).empty());
+  other = run;
+  other.knobs.recompute = {spec::PlanRecompute::layernorm};
+  BOOST_TEST(broken_rules(other).empty());
+  other = run;
+  other.is_of_megatron = false;
+  BOOST_TEST(broken_rules(other).empty());
+  const spec::ModelSpec without = moe_model();
+  other = run;
+  other.model = &without;
+  BOOST_TEST(broken_rules(other).empty());
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace

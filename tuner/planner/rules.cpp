@@ -244,6 +244,20 @@ constexpr PlanRule kRules[] = {
               (!k.recompute.has(PlanRecompute::moe_act) || has_experts(run));
      },
      [](Run) { return std::string("a module is recomputed that the model does not have"); }},
+    // Its checkpointing takes one layer, or with blocks none.
+    {"mtp_recompute_each_layer",
+     [](Run run) {
+       const PlanKnobs& k = run.knobs;
+       return !is_of_megatron(run) || run.model->mtp.depth == 0 ||
+              !k.recompute.has(PlanRecompute::full) || k.recomputes_block() ||
+              k.recompute_num_layers == 1;
+     },
+     [](Run run) {
+       return fmt::format(
+           "recompute_num_layers {}: multi-token prediction is recomputed each layer by itself "
+           "only",
+           run.knobs.recompute_num_layers);
+     }},
     {"fsdp_without_pipeline",
      [](Run run) {
        const PlanKnobs& k = run.knobs;

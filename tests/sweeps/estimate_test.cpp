@@ -483,6 +483,27 @@ BOOST_FIXTURE_TEST_CASE(torchtitan_is_not_held_to_rounds_of_stages, Cli) {
   }
 }
 
+// Nor does every schedule of torch have rounds: 11 micro-batches make two that are uneven.
+BOOST_FIXTURE_TEST_CASE(schedules_without_rounds_take_any_micro_batches, Cli) {
+  for (const auto& [schedule, is_legal] : {std::pair{"LoopedBFS", true},
+                                           {"ZBVZeroBubble", true},
+                                           {"DualPipeV", true},
+                                           {"InterleavedZeroBubble", false},
+                                           {"Interleaved1F1B", false}}) {
+    const std::string text =
+        std::string(
+            "[training]\nseq_len = 4096\nlocal_batch_size = 11\n[parallelism]\n"
+            "pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"") +
+        schedule + "\"\n";
+    const Answer answer = run({"estimate", "--run", text, "--dialect", "torchtitan", "--model",
+                               "llama3-8b", "--hardware", "h100-80g", "--gpus", "8"});
+    BOOST_TEST((answer.code == 0) == is_legal, schedule + answer.err);
+    if (!is_legal) {
+      BOOST_TEST(answer.err.find("vpp_divides_micro_batches") != std::string::npos, answer.err);
+    }
+  }
+}
+
 /// With all sizes of Qwen3 30B, on 8 x 2 ranks.
 constexpr const char* kWholeCommand =
     "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 48 --hidden-size 2048 "

@@ -186,7 +186,7 @@ constexpr PlanRule kRules[] = {
      kAnyEngine},
     {"vpp_divides_micro_batches",
      [](Run run) {
-       return num_virtual_stages(run) == 1 ||
+       return num_virtual_stages(run) == 1 || !run.has_rounds ||
               divides(micro_batches_of_round(run), num_micro_batches(run));
      },
      [](Run run) {

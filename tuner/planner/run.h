@@ -32,6 +32,8 @@ struct PlanRun {
   int64_t ep_chunks = 1;
   /// No backward comes before all forwards of a step, as in GPipe; else one follows the other.
   bool holds_all_micro_batches = false;
+  /// Virtual stages take micro-batches in even rounds: all schedules but some of torch.
+  bool has_rounds = true;
   /// Its DeepEP sends rows that are padded to a capacity: Megatron-Core's does not.
   bool takes_padded_deepep = false;
   /// Whether the rules of Megatron-Core hold and its memory is priced: torchtitan has an engine of

@@ -23,12 +23,13 @@ struct Schedule {
   std::string_view name;
   bool has_one_stage = false;       ///< a rank
   bool has_forwards_first = false;  ///< all of them come before the first backward
+  bool has_rounds = false;          ///< it refuses micro-batches that make no even rounds
 };
 constexpr std::array kSchedules = {Schedule{"1F1B", true, false},
-                                   Schedule{"Interleaved1F1B", false, false},
+                                   Schedule{"Interleaved1F1B", false, false, true},
                                    Schedule{"GPipe", true, true},
                                    Schedule{"LoopedBFS", false, true},
-                                   Schedule{"InterleavedZeroBubble", false, false},
+                                   Schedule{"InterleavedZeroBubble", false, false, true},
                                    Schedule{"ZBVZeroBubble", false, false},
                                    Schedule{"DualPipeV", false, false}};
 constexpr std::string_view kFloat8Linear = "quantize.linear.float8";
@@ -487,6 +488,11 @@ bool names_dense_model(const RunConfig& run) {
 bool holds_all_micro_batches(const RunConfig& run, const PlanKnobs& knobs) {
   const Schedule* schedule = find_schedule(run.pipeline_schedule);
   return schedule != nullptr && schedule->has_forwards_first && takes_stages_of(knobs, *schedule);
+}
+
+bool has_rounds(const RunConfig& run, const PlanKnobs& knobs) {
+  const Schedule* schedule = find_schedule(run.pipeline_schedule);
+  return schedule == nullptr || schedule->has_rounds || !takes_stages_of(knobs, *schedule);
 }
 
 void read_parts_of_titan(Reading& reading) {

@@ -134,6 +134,8 @@ bool names_dense_model(const RunConfig& run);
 /// Whether the schedule that a run states runs with the virtual stages of `knobs`, and keeps all
 /// micro-batches of a step until the first backward, as GPipe does.
 bool holds_all_micro_batches(const RunConfig& run, const PlanKnobs& knobs);
+/// Whether virtual stages take the micro-batches in rounds, which have to be even.
+bool has_rounds(const RunConfig& run, const PlanKnobs& knobs);
 
 /// Whether a run's DeepEP takes experts that are padded to a capacity. Primus' own does; of a text
 /// that says both, import_run has found out that its framework need not refuse it.

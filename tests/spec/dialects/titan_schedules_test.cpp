@@ -25,20 +25,22 @@ BOOST_AUTO_TEST_CASE(names_in_any_letters) {
     const char* kept;
     int vpp;
     bool holds_all;
+    bool has_rounds;
   };
-  for (const Row& row : {Row{"gpipe", "GPipe", 1, true},
-                         {"GPIPE", "GPipe", 1, true},
-                         {"1f1b", "", 1, false},
-                         {"interleaved1f1b", "", 2, false},
-                         {"loopedbfs", "LoopedBFS", 2, true},
-                         {"interleavedzerobubble", "InterleavedZeroBubble", 2, false},
-                         {"zbvzerobubble", "ZBVZeroBubble", 2, false},
-                         {"dualpipev", "DualPipeV", 2, false}}) {
+  for (const Row& row : {Row{"gpipe", "GPipe", 1, true, false},
+                         {"GPIPE", "GPipe", 1, true, false},
+                         {"1f1b", "", 1, false, true},
+                         {"interleaved1f1b", "", 2, false, true},
+                         {"loopedbfs", "LoopedBFS", 2, true, false},
+                         {"interleavedzerobubble", "InterleavedZeroBubble", 2, false, true},
+                         {"zbvzerobubble", "ZBVZeroBubble", 2, false, false},
+                         {"dualpipev", "DualPipeV", 2, false, false}}) {
     BOOST_TEST_CONTEXT(row.name) {
       const RunConfig run = import_run(text_of(row.name, 4), Dialect::torchtitan);
       BOOST_TEST(run.pipeline_schedule == row.kept);
       BOOST_TEST(run.knobs.vpp == row.vpp);
       BOOST_TEST(holds_all_micro_batches(run, run.knobs) == row.holds_all);
+      BOOST_TEST(has_rounds(run, run.knobs) == row.has_rounds);
     }
   }
 }

@@ -69,6 +69,31 @@ BOOST_DATA_TEST_CASE(a_dispatch_takes_about_what_was_measured,
              boost::test_tools::tolerance(sample.tolerance));
 }
 
+// With padding every rank sends and receives what the capacity has room for, however uneven the
+// routing is; without it the busiest rank's rows are waited for.
+BOOST_AUTO_TEST_CASE(padded_rows_do_not_follow_the_load) {
+  const spec::ModelSpec model = samples::moe_model();
+  const spec::HardwareSpec hardware = samples::machine(16);
+  PlanRun run = samples::run_of(model, hardware);
+  run.knobs.dp = 16;
+  run.knobs.ep = 16;
+  run.knobs.capacity_factor = 1;
+  const auto seconds_at = [&](double load) {
+    run.load = load;
+    return exchange_seconds(run);
+  };
+  const double balanced = seconds_at(1);
+  BOOST_TEST(seconds_at(3) > 2 * balanced);
+  run.knobs.pad_to_capacity = true;
+  BOOST_TEST(seconds_at(1) == balanced);
+  BOOST_TEST(seconds_at(3) == balanced);
+  run.knobs.capacity_factor = 2;
+  BOOST_TEST(seconds_at(1) > balanced);
+  BOOST_TEST(seconds_at(3) == seconds_at(1));
+  run.knobs.capacity_factor = 0;  // nothing to pad to
+  BOOST_TEST(seconds_at(3) > 2 * balanced);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace moetune::tuner::planner

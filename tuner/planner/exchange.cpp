@@ -81,8 +81,10 @@ double exchange_seconds(const PlanRun& run) {
       placement.num_nodes > 1 ? hardware.inter_node.latency_ns : hardware.intra_node.latency_ns);
   // The dispatcher's own number of multiprocessors fills the links; fewer move less (assumed).
   const double few = std::max(1.0, own_multiprocessors(k.dispatcher) / exchange_multiprocessors(k));
-  // Padding travels, too. Of what a capacity drops the price is kept: rates were fitted with it.
-  const double rows = std::max(run.load, expert_rows_ratio(run));
+  // Padded experts have as many rows on every rank, whatever was routed. Of what a capacity drops
+  // without padding the price is kept: rates were fitted with it.
+  const bool is_padded = k.pad_to_capacity && k.capacity_factor > 0;
+  const double rows = is_padded ? expert_rows_ratio(run) : run.load;
   return 1e-9 * (latency + few * rows * std::max(intra, inter));
 }
 

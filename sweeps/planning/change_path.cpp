@@ -143,7 +143,7 @@ ChangedRun changed_run(const PlanRun& start, const PlanRun& goal,
   }
   if (!is_laid_out && run.is_of_megatron) {
     planner::WorkCache works;
-    run.stages = planner::choose_stages(run, planner::stage_parts(run, works, rates), is_quick);
+    run.stages = planner::choose_stages(run, planner::parts_by_place(run, works, rates), is_quick);
   }
   return changed;
 }

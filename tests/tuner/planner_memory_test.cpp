@@ -500,19 +500,33 @@ BOOST_AUTO_TEST_CASE(groups_of_layers_keep_one_input_and_are_there_at_once) {
   BOOST_TEST(whole.transient - each.transient == 7 * layer, exactly);
 }
 
-// Stages with as many layers of each kind, in another order.
+// Stages with as many layers of each kind, in another order: those in the middle, beside which the
+// others are small.
 BOOST_AUTO_TEST_CASE(a_prepared_pipeline_knows_the_order_of_its_layers) {
-  const spec::ModelSpec model = hybrid_model(3);
-  const spec::HardwareSpec hardware = machine(2);
-  PlanRun run = run_of(model, hardware);
-  run.knobs.pp = 2;
-  run.global_batch_size = 1;
-  run.knobs.recompute = {PlanRecompute::full};
-  run.knobs.recompute_method = spec::RecomputeMethod::block;
-  for (const int layers : {1, 2, 3}) {
-    run.knobs.recompute_num_layers = layers;
-    const PreparedMemory prepared(run);
-    BOOST_TEST(prepared.peak_bytes(run.knobs, 1) == predict_memory(run).peak_bytes(), layers);
+  using spec::Mixer;
+  const spec::HardwareSpec hardware = machine(4);
+  for (const Mixer outer : {Mixer::gqa, Mixer::gdn}) {
+    for (const Mixer first : {Mixer::gqa, Mixer::gdn}) {
+      const Mixer second = first == Mixer::gqa ? Mixer::gdn : Mixer::gqa;
+      spec::ModelSpec model = hybrid_model(1);
+      model.vocab_size = 64;
+      model.layer_kinds.clear();
+      for (const Mixer mixer : {outer, outer, first, second, second, first, outer, outer}) {
+        model.layer_kinds.push_back({mixer, spec::FeedForward::moe});
+      }
+      PlanRun run = run_of(model, hardware);
+      run.knobs.pp = 4;
+      run.global_batch_size = 1;
+      run.knobs.recompute = {PlanRecompute::full};
+      for (const auto method : {spec::RecomputeMethod::block, spec::RecomputeMethod::uniform}) {
+        run.knobs.recompute_method = method;
+        for (const int layers : {1, 2}) {
+          run.knobs.recompute_num_layers = layers;
+          const PreparedMemory prepared(run);
+          BOOST_TEST(prepared.peak_bytes(run.knobs, 1) == predict_memory(run).peak_bytes());
+        }
+      }
+    }
   }
 }
 

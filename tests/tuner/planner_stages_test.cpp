@@ -113,6 +113,35 @@ BOOST_AUTO_TEST_CASE(no_split_is_better) {
   }
 }
 
+// Of each stage the first two layers are recomputed, and take twice as long as the others.
+BOOST_AUTO_TEST_CASE(layers_of_a_block_count_by_their_place) {
+  StageParts parts = alike_parts(8, 4);
+  for (StageSeconds& layer : parts.layers) layer = {2, 0};
+  BOOST_TEST(best_split(parts, 2, {1, 1}) == (Layers{5, 3}), boost::test_tools::per_element());
+  parts.kept.assign(8, {1, 0});
+  parts.num_again = 2;
+  BOOST_TEST(best_split(parts, 2, {1, 1}) == (Layers{6, 2}), boost::test_tools::per_element());
+  const auto exactly = boost::test_tools::tolerance(1e-12);
+  BOOST_TEST(stage_seconds(parts, {6, 2}, 2) == 8.0, exactly);
+  BOOST_TEST(stage_seconds(parts, {7, 1}, 2) == 9.0, exactly);
+  BOOST_TEST(stage_seconds(parts, {5, 3}, 2) == 9.0, exactly);
+  // Of a run: both times of each layer, and without a block one.
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.pp = 2;
+  run.knobs.dp = 4;
+  run.knobs.recompute = {spec::PlanRecompute::full};
+  WorkCache works;
+  BOOST_TEST(parts_by_place(run, works, {}).kept.empty());
+  run.knobs.recompute_method = spec::RecomputeMethod::block;
+  run.knobs.recompute_num_layers = 2;
+  const StageParts of_block = parts_by_place(run, works, {});
+  BOOST_TEST(of_block.num_again == 2);
+  BOOST_TEST_REQUIRE(of_block.kept.size() == 8);
+  BOOST_TEST(of_block.kept[0].device < of_block.layers[0].device);
+}
+
 BOOST_AUTO_TEST_CASE(where_time_leaves_a_choice_the_fullest_stage_holds_least) {
   // Thirteen layers and an end of two on four stages of four at most: one place is left.
   const StageParts parts = alike_parts(13, 2);

@@ -17,12 +17,12 @@ const OfLayer& of_kind(const std::vector<OfLayer>& layers, int kind) {
 
 /// All layers are recomputed, `count` at once: their inputs are kept where a group begins, and in a
 /// group's backward all of its layers have their tensors again. What is saved behind is gone.
-PartMemory of_groups(const std::vector<int>& order, size_t count,
+PartMemory of_groups(const std::vector<int>& order, size_t count, double behind_bytes,
                      const std::vector<OfLayer>& again) {
   PartMemory memory;
   memory.is_last_recomputed = true;
   const size_t num_groups = (order.size() + count - 1) / count;
-  double behind = 0;
+  double behind = behind_bytes;
   double worst = -std::numeric_limits<double>::infinity();
   for (size_t group = num_groups; group-- > 0;) {
     const size_t first = group * count;
@@ -65,7 +65,7 @@ PartMemory part_memory(const std::vector<int>& order, double behind_bytes,
   if (order.empty()) return {};
   const auto count = static_cast<size_t>(std::max(1, knobs.recompute_num_layers));
   return knobs.recomputes_block() ? of_block(order, count, behind_bytes, again, kept)
-                                  : of_groups(order, count, again);
+                                  : of_groups(order, count, behind_bytes, again);
 }
 
 }  // namespace moetune::tuner::planner

@@ -403,7 +403,9 @@ PreparedMemory::PreparedMemory(const PlanRun& run) : run_(run) {
     }
     stage.parts.push_back(std::move(part));
   }
-  const bool has_blocks = run.knobs.recompute_method == spec::RecomputeMethod::block;
+  // Of blocks and of groups the order of layers counts, whichever of a run's choices recomputes.
+  const bool has_order = run.knobs.recompute_method == spec::RecomputeMethod::block ||
+                         run.knobs.recompute_num_layers > 1;
   for (size_t p = 0; p < pp; ++p) {
     Stage& stage = stages_[p];
     PlanRun other = run;
@@ -418,7 +420,7 @@ PreparedMemory::PreparedMemory(const PlanRun& run) : run_(run) {
              before.parts.size() == stage.parts.size() &&
              std::equal(before.parts.begin(), before.parts.end(), stage.parts.begin(),
                         [&](const Part& a, const Part& b) {
-                          return a.layers == b.layers && (!has_blocks || a.order == b.order);
+                          return a.layers == b.layers && (!has_order || a.order == b.order);
                         });
     };
     if (std::none_of(stages_.begin(), stages_.begin() + static_cast<std::ptrdiff_t>(p), is_like)) {

@@ -402,7 +402,7 @@ class Search {
     Stages stages;
     // Another engine makes its stages by itself.
     if (knobs.pp > 1 && q_.is_of_megatron) {
-      stages = choose_stages(run, stage_parts(run, works_, rates_), true);
+      stages = choose_stages(run, parts_by_place(run, works_, rates_), true);
       if (stages.empty()) return;  // a hybrid whose layers do not divide
     }
     // Few differ.
@@ -465,7 +465,7 @@ class Search {
   void refine(PlannedConfig& config) {
     if (config.stages.empty()) return;
     PlanRun run = run_with(config.knobs);
-    run.stages = choose_stages(run, stage_parts(run, works_, rates_));
+    run.stages = choose_stages(run, parts_by_place(run, works_, rates_));
     if (run.stages == config.stages) return;
     const double bytes = predict_memory(run).peak_bytes();
     if (device_bytes(bytes) > capacity_) return;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "kernels/base/error.h"
 #include "tuner/planner/memory_profile.h"
@@ -18,25 +19,52 @@ using LayerCounts = std::vector<int64_t>;
 /// Seconds of any stage.
 class StageTable {
  public:
-  explicit StageTable(const StageParts& parts) : end_(parts.end), before_(1) {
-    for (const StageSeconds& layer : parts.layers) {
-      before_.push_back(before_.back());
-      before_.back().add(layer);
-    }
-  }
+  explicit StageTable(const StageParts& parts)
+      : end_(parts.end),
+        before_(sums_of(parts.layers)),
+        kept_before_(sums_of(parts.kept)),
+        num_again_(parts.kept.empty() ? num_layers() : parts.num_again) {}
   [[nodiscard]] int64_t num_layers() const { return static_cast<int64_t>(before_.size()) - 1; }
   /// Layers [from, to).
   [[nodiscard]] StageSeconds of(int64_t from, int64_t to, bool is_last) const {
-    StageSeconds stage = before_[static_cast<size_t>(to)];
-    stage.add(before_[static_cast<size_t>(from)], -1);
+    const int64_t end_again = std::min(to, from + num_again_);
+    StageSeconds stage = between(before_, from, end_again);
+    if (end_again < to) stage.add(between(kept_before_, end_again, to));
     if (is_last) stage.add(end_);
     return stage;
   }
-  [[nodiscard]] StageSeconds all() const { return of(0, num_layers(), true); }
+  /// All stages together take no less, and no more.
+  [[nodiscard]] StageSeconds least() const {
+    return with_end(num_again_ < num_layers() ? kept_before_.back() : before_.back());
+  }
+  [[nodiscard]] StageSeconds most() const { return with_end(before_.back()); }
 
  private:
+  using Sums = std::vector<StageSeconds>;  ///< of the first so many layers
+
+  static Sums sums_of(const std::vector<StageSeconds>& layers) {
+    Sums sums(1);
+    for (const StageSeconds& layer : layers) {
+      sums.push_back(sums.back());
+      sums.back().add(layer);
+    }
+    return sums;
+  }
+  static StageSeconds between(const Sums& sums, int64_t from, int64_t to) {
+    StageSeconds seconds = sums[static_cast<size_t>(to)];
+    seconds.add(sums[static_cast<size_t>(from)], -1);
+    return seconds;
+  }
+
+  [[nodiscard]] StageSeconds with_end(StageSeconds seconds) const {
+    seconds.add(end_);
+    return seconds;
+  }
+
   StageSeconds end_;
-  std::vector<StageSeconds> before_;  ///< sums of the first so many layers
+  Sums before_;
+  Sums kept_before_;
+  int64_t num_again_;  ///< of a stage
 };
 
 /// What nothing may exceed.
@@ -59,10 +87,9 @@ class Splitter {
 
   [[nodiscard]] LayerCounts best() const {
     SplitBounds bounds;
-    const double all = table_.all().total();
-    bounds.rank_seconds = least(all / static_cast<double>(pp_), 2 * all, [&](double seconds) {
-      return split({.rank_seconds = seconds}).has_value();
-    });
+    bounds.rank_seconds =
+        least(table_.least().total() / static_cast<double>(pp_), 2 * table_.most().total(),
+              [&](double seconds) { return split({.rank_seconds = seconds}).has_value(); });
     if (static_cast<size_t>(pp_) < in_flight_.size()) {
       for (double SplitBounds::*bound :
            {&SplitBounds::stage_seconds, &SplitBounds::layer_seconds}) {
@@ -159,6 +186,18 @@ std::vector<int64_t> in_flight_of(const PlanRun& run) {
 }
 
 }  // namespace
+
+StageParts parts_by_place(const PlanRun& run, WorkCache& works, const Rates& rates) {
+  StageParts parts = stage_parts(run, works, rates);
+  if (!run.knobs.recomputes_block()) return parts;
+  PlanRun without = run;
+  without.knobs.recompute = {};
+  StageParts kept = stage_parts(without, works, rates);
+  parts.kept = std::move(kept.layers);
+  parts.end = kept.end;  // no layer of multi-token prediction is in a block
+  parts.num_again = run.knobs.recompute_num_layers;
+  return parts;
+}
 
 std::vector<int64_t> best_split(const StageParts& parts, int64_t pp,
                                 const std::vector<int64_t>& in_flight) {

@@ -9,6 +9,10 @@
 
 namespace moetune::tuner::planner {
 
+/// Times of a run's layers, those that a block of recomputed ones leaves out with both. `works` as
+/// of PreparedStep.
+StageParts parts_by_place(const PlanRun& run, WorkCache& works, const Rates& rates);
+
 /// Layers of each virtual stage, in the order of the model, so that the slowest pipeline rank takes
 /// least. Of such splits one whose virtual stages are alike, as ranks wait for the slower ones: the
 /// slowest takes least, and then the slowest without what the last one has beside its layers. Of

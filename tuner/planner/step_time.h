@@ -71,6 +71,9 @@ struct StageSeconds {
 /// Times of what is split into stages.
 struct StageParts {
   std::vector<StageSeconds> layers;  ///< of the model
+  /// Of the same layers without recomputation, where a stage recomputes its first `num_again` only.
+  std::vector<StageSeconds> kept{};
+  int64_t num_again = 0;
   StageSeconds end;  ///< multi-token prediction, heads and loss, beside the last stage's layers
 };
 

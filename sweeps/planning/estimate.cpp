@@ -260,7 +260,7 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
   estimate.predicted_tokens_per_s = tokens / estimate.step_seconds.value;
   if (const MeasuredFigure* measured = measured_of(run, calibration.measured)) {
     estimate.grade = "measured";
-    estimate.verdict = Verdict::fits;  // it ran
+    if (shows_that_it_fits(*measured, run, capacity)) estimate.verdict = Verdict::fits;
     estimate.step_seconds = {tokens / measured->tokens_per_s, tokens / measured->high,
                              tokens / measured->low};
     // What the parts are was not measured: they are scaled.

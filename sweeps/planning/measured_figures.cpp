@@ -75,6 +75,9 @@ std::string run_identity(const planner::PlanRun& run) {
   const bool is_usual = run.stages.empty() || (run.knobs.pp > 1 && planner::splits_by_itself(run) &&
                                                run.stages == planner::unwritten_stages(run));
   if (!is_usual) text += fmt::format("|{}", fmt::join(run.stages, "|"));
+  // Another order of forwards and backwards.
+  if (run.knobs.pp > 1 && run.holds_all_micro_batches) text += "|forwards_first";
+  if (planner::num_virtual_stages(run) > 1 && !run.has_rounds) text += "|without_rounds";
   // With the same choices torchtitan is another program.
   if (!run.is_of_megatron) text += "|torchtitan";
   return base::fnv_digits(text);
@@ -85,7 +88,8 @@ void add_measured(const planner::PlanRun& run, double tokens_per_s,
   const std::string identity = run_identity(run);
   auto same = std::ranges::find(figures, identity, &MeasuredFigure::run);
   if (same == figures.end()) {
-    figures.push_back({identity, 0, 0, tokens_per_s / kRunAgain, tokens_per_s * kRunAgain});
+    figures.push_back({identity, 0, 0, tokens_per_s / kRunAgain, tokens_per_s * kRunAgain,
+                       run.model->vocab_size, run.hardware->memory_bytes});
     same = figures.end() - 1;
   }
   const auto count = static_cast<double>(same->num_runs);
@@ -93,6 +97,8 @@ void add_measured(const planner::PlanRun& run, double tokens_per_s,
   ++same->num_runs;
   same->low = std::min(same->low, tokens_per_s / kRunAgain);
   same->high = std::max(same->high, tokens_per_s * kRunAgain);
+  same->vocab_size = std::max(same->vocab_size, run.model->vocab_size);
+  same->memory_bytes = std::min(same->memory_bytes, run.hardware->memory_bytes);
 }
 
 const MeasuredFigure* measured_of(const planner::PlanRun& run,
@@ -102,6 +108,12 @@ const MeasuredFigure* measured_of(const planner::PlanRun& run,
   return same == figures.end() ? nullptr : &*same;
 }
 
+bool shows_that_it_fits(const MeasuredFigure& figure, const planner::PlanRun& run,
+                        double capacity_bytes) {
+  return figure.memory_bytes > 0 && static_cast<double>(figure.memory_bytes) <= capacity_bytes &&
+         run.model->vocab_size <= figure.vocab_size;
+}
+
 json to_json(const std::vector<MeasuredFigure>& figures) {
   json list = json::array();
   for (const MeasuredFigure& figure : figures) {
@@ -109,7 +121,9 @@ json to_json(const std::vector<MeasuredFigure>& figures) {
                     {"num_runs", figure.num_runs},
                     {"tokens_per_s_per_gpu", figure.tokens_per_s},
                     {"low", figure.low},
-                    {"high", figure.high}});
+                    {"high", figure.high},
+                    {"vocab_size", figure.vocab_size},
+                    {"memory_bytes", figure.memory_bytes}});
   }
   return list;
 }
@@ -125,6 +139,10 @@ std::vector<MeasuredFigure> figures_from_json(const json& document, const spec::
     figure.tokens_per_s = reader.number("tokens_per_s_per_gpu", kLeastTokens, kMostTokens);
     figure.low = reader.number("low", kLeastTokens, figure.tokens_per_s);
     figure.high = reader.number("high", figure.tokens_per_s, kMostTokens);
+    // Files of before do not say these.
+    constexpr int64_t kMostMemory = int64_t{1} << 50;
+    figure.vocab_size = reader.integer_or("vocab_size", 0, 0, 1'000'000'000);
+    figure.memory_bytes = reader.integer_or("memory_bytes", 0, 0, kMostMemory);
     reader.refuse_unknown_keys();
     figures.push_back(std::move(figure));
   }

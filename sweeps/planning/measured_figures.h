@@ -18,11 +18,14 @@ struct MeasuredFigure {
   double tokens_per_s = 0;  ///< of one device, the mean
   double low = 0;           ///< 5 % below the slowest
   double high = 0;          ///< 5 % above the fastest
+  int64_t vocab_size = 0;   ///< the largest that ran
+  /// Of a device, the least on which it ran; 0: unknown.
+  int64_t memory_bytes = 0;
 };
 
-/// Equal for runs of equal models (vocabulary apart), devices, batches, choices and stages, of
-/// Megatron-Core or of torchtitan. The environment is left out, as logs do not echo it, and so is
-/// what no knob stands for.
+/// Equal for runs of equal models (vocabulary apart), devices (their memory apart), batches,
+/// choices, stages and schedules, of Megatron-Core or of torchtitan. The environment is left out,
+/// as logs do not echo it, and so is what no knob stands for.
 std::string run_identity(const tuner::planner::PlanRun& run);
 
 /// Adds a measured run, tokens a second of one device, to those that are the same.
@@ -33,6 +36,11 @@ void add_measured(const tuner::planner::PlanRun& run, double tokens_per_s,
 /// measured run has its own.
 const MeasuredFigure* measured_of(const tuner::planner::PlanRun& run,
                                   const std::vector<MeasuredFigure>& figures);
+
+/// Whether what was measured shows that the run fits where so much of a device may be used: with no
+/// larger vocabulary, on no more memory.
+bool shows_that_it_fits(const MeasuredFigure& figure, const tuner::planner::PlanRun& run,
+                        double capacity_bytes);
 
 nlohmann::json to_json(const std::vector<MeasuredFigure>& figures);
 /// Throws base::UsageError where a figure is out of range.

@@ -219,6 +219,11 @@ inline constexpr OutputKey kRatesKeys[] = {
     {"measured[].tokens_per_s_per_gpu", "number", "tokens/s", "Their mean."},
     {"measured[].low", "number", "tokens/s", "5 % below the slowest."},
     {"measured[].high", "number", "tokens/s", "5 % above the fastest."},
+    {"measured[].vocab_size", "integer", "",
+     "Of the model that ran, padded where its log says so; the largest."},
+    {"measured[].memory_bytes", "integer", "bytes",
+     "Of a device; the least of the runs. With no larger vocabulary and no less memory it fits, as "
+     "it ran. 0 or missing: the prediction stands."},
     {"rates[].name", "text", "", "Of the rate; one that a file lacks has the value of its source."},
     {"rates[].value", "number", "of the rate", "Its value."},
     {"rates[].low", "number", "of the rate",

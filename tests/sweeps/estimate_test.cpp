@@ -208,6 +208,44 @@ BOOST_AUTO_TEST_CASE(runs_of_torchtitan_are_analytic) {
                  .find(", none of them of torchtitan but your own: ") != std::string::npos);
 }
 
+// A run that was measured fits as it is, not with more logits or on a smaller device; and with
+// another order of forwards and backwards it is another run.
+BOOST_AUTO_TEST_CASE(what_ran_fits_where_it_ran) {
+  SmallRun small("h100-80g", 8);
+  spec::HardwareSpec hardware = *small.hardware;
+  small.run.hardware = &hardware;
+  spec::ModelSpec model = *small.model;
+  small.run.model = &model;
+  small.run.knobs.pp = 2;
+  small.run.knobs.dp = 4;
+  Calibration own = default_calibration();
+  const auto estimate = [&] { return estimate_run(small.run, own, {}); };
+  hardware.memory_bytes = std::llround(0.9 * estimate().memory.peak_bytes());
+  BOOST_TEST((estimate().verdict != Verdict::fits));
+  add_measured(small.run, 7000, own.measured);
+  BOOST_TEST_REQUIRE(own.measured.size() == 1U);
+  const json document = to_json(own.measured);
+  own.measured = figures_from_json(document, spec::Source("measured"));
+  BOOST_TEST(to_json(own.measured) == document);
+  BOOST_TEST((estimate().verdict == Verdict::fits));
+  model.vocab_size += 1;
+  BOOST_TEST(estimate().grade == "measured");
+  BOOST_TEST((estimate().verdict != Verdict::fits));
+  model.vocab_size -= 2;
+  BOOST_TEST((estimate().verdict == Verdict::fits));
+  hardware.memory_bytes -= 1;
+  BOOST_TEST(estimate().grade == "measured");
+  BOOST_TEST((estimate().verdict != Verdict::fits));
+  small.run.holds_all_micro_batches = true;
+  BOOST_TEST(estimate().grade != "measured");
+  small.run.holds_all_micro_batches = false;
+  small.run.knobs.vpp = 2;
+  add_measured(small.run, 7000, own.measured);
+  BOOST_TEST(estimate().grade == "measured");
+  small.run.has_rounds = false;
+  BOOST_TEST(estimate().grade != "measured");
+}
+
 // The load that fits is one with which the verdict is "fits", whoever's engine it is.
 BOOST_AUTO_TEST_CASE(loads_fit_by_the_verdict) {
   const auto model = model_named("qwen3-30b-a3b");

@@ -24,6 +24,7 @@ constexpr int32_t kMaxSize = 1 << 20;
 constexpr float kMaxFactor = 1024;
 
 constexpr const char* kSize = ">= 1";
+constexpr bool kOfExperts = true;
 constexpr const char* kFlag = "true | false";
 constexpr const char* kState = "fp32 | bf16 | fp16 | fp8";
 
@@ -35,8 +36,10 @@ constexpr std::array kPlanKnobs = {
                 &PlanKnobs::dp},
     PlanKnobRow{"pp", kSize, "Pipeline stages.", &PlanKnobs::pp},
     PlanKnobRow{"vpp", kSize, "Virtual stages of each pipeline rank.", &PlanKnobs::vpp},
-    PlanKnobRow{"ep", kSize, "Ranks that the experts of a layer are spread over.", &PlanKnobs::ep},
-    PlanKnobRow{"etp", kSize, "Ranks that share the matrices of each expert.", &PlanKnobs::etp},
+    PlanKnobRow{"ep", kSize, "Ranks that the experts of a layer are spread over.", &PlanKnobs::ep,
+                kOfExperts},
+    PlanKnobRow{"etp", kSize, "Ranks that share the matrices of each expert.", &PlanKnobs::etp,
+                kOfExperts},
     PlanKnobRow{"micro_batch_size", kSize, "Sequences that go through the model at once.",
                 &PlanKnobs::micro_batch_size},
     PlanKnobRow{"first_stage_layers", ">= 0; 0 is an even split", "Layers of the first stage.",
@@ -67,7 +70,7 @@ constexpr std::array kPlanKnobs = {
                 "Tensors that wait in the host's memory for the backward pass.",
                 &PlanKnobs::offload},
     PlanKnobRow{"dispatcher", "alltoall | allgather | deepep | hybridep",
-                "What sends tokens to their experts and back.", &PlanKnobs::dispatcher},
+                "What sends tokens to their experts and back.", &PlanKnobs::dispatcher, kOfExperts},
     PlanKnobRow{"fsdp", "none | megatron | torch",
                 "Weights and gradients in shards over all replicas.", &PlanKnobs::fsdp},
     PlanKnobRow{"cp_comm_type", "p2p | all_gather | a2a",
@@ -109,16 +112,16 @@ constexpr std::array kPlanKnobs = {
                 &PlanKnobs::tp_comm_overlap},
     PlanKnobRow{"overlap_moe_expert_parallel_comm", kFlag,
                 "Dispatch and combine of one micro-batch run beside another's products.",
-                &PlanKnobs::overlap_moe_expert_parallel_comm},
+                &PlanKnobs::overlap_moe_expert_parallel_comm, kOfExperts},
     PlanKnobRow{"delay_wgrad_compute", kFlag,
                 "Gradients of weights wait until they can hide communication.",
-                &PlanKnobs::delay_wgrad_compute},
+                &PlanKnobs::delay_wgrad_compute, kOfExperts},
     PlanKnobRow{"moe_grouped_gemm", kFlag, "All experts' products are one kernel.",
-                &PlanKnobs::moe_grouped_gemm},
+                &PlanKnobs::moe_grouped_gemm, kOfExperts},
     PlanKnobRow{"moe_permute_fusion", kFlag, "Sorting tokens by expert is one kernel.",
-                &PlanKnobs::moe_permute_fusion},
+                &PlanKnobs::moe_permute_fusion, kOfExperts},
     PlanKnobRow{"fused_grouped_mlp", kFlag, "Products and activation of experts are one kernel.",
-                &PlanKnobs::fused_grouped_mlp},
+                &PlanKnobs::fused_grouped_mlp, kOfExperts},
     PlanKnobRow{"fp8_attention", kFlag, "The attention core computes in fp8, too.",
                 &PlanKnobs::fp8_attention},
     PlanKnobRow{"fp8_param_gather", kFlag,
@@ -136,10 +139,10 @@ constexpr std::array kPlanKnobs = {
                 &PlanKnobs::optimizer_offload_ratio},
     PlanKnobRow{"capacity_factor", "0 to 1024; 0 drops no tokens",
                 "Tokens that an expert takes, in multiples of an equal share.",
-                &PlanKnobs::capacity_factor},
+                &PlanKnobs::capacity_factor, kOfExperts},
     PlanKnobRow{"pad_to_capacity", kFlag,
                 "With a capacity: each expert has as many rows as it takes, whatever it receives.",
-                &PlanKnobs::pad_to_capacity},
+                &PlanKnobs::pad_to_capacity, kOfExperts},
     PlanKnobRow{"optimizer_instances", kSize, "Copies of the distributed optimizer's shards.",
                 &PlanKnobs::optimizer_instances},
     PlanKnobRow{"cuda_graph_warmup_steps", "0 to 1048576",
@@ -147,7 +150,7 @@ constexpr std::array kPlanKnobs = {
                 &PlanKnobs::cuda_graph_warmup_steps},
     PlanKnobRow{"moe_flex_dispatcher_num_sms", "0 to 1048576; 0 is its own choice",
                 "Multiprocessors that DeepEP or HybridEP keep while rows are exchanged.",
-                &PlanKnobs::moe_flex_dispatcher_num_sms},
+                &PlanKnobs::moe_flex_dispatcher_num_sms, kOfExperts},
     PlanKnobRow{"cuda_device_max_connections", kSize,
                 "Queues from host to device (an environment variable). With 1, work starts in the "
                 "order of its launch, which hinders the overlap of exchanges.",

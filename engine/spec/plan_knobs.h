@@ -313,6 +313,7 @@ struct PlanKnobRow {
   std::string_view values;  ///< what is allowed, for people
   std::string_view help;
   PlanKnobMember member;
+  bool is_of_experts = false;  ///< it says nothing where there are none
 };
 
 std::span<const PlanKnobRow> plan_knob_table();

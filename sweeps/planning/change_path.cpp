@@ -2,7 +2,6 @@
 #include "sweeps/planning/change_path.h"
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -31,20 +30,8 @@ constexpr std::string_view kLength = "seq_length";
 constexpr std::string_view kSchedule = "pipeline_schedule";
 constexpr std::string_view kNoLayout = "none";
 
-/// Knobs that say nothing where there are no experts.
-constexpr std::array<std::string_view, 10> kOfExperts = {"ep",
-                                                         "etp",
-                                                         "dispatcher",
-                                                         "moe_grouped_gemm",
-                                                         "moe_permute_fusion",
-                                                         "fused_grouped_mlp",
-                                                         "capacity_factor",
-                                                         "overlap_moe_expert_parallel_comm",
-                                                         "delay_wgrad_compute",
-                                                         "moe_flex_dispatcher_num_sms"};
-
-bool is_idle(const spec::ModelSpec& model, std::string_view knob) {
-  return model.num_experts == 0 && std::ranges::find(kOfExperts, knob) != kOfExperts.end();
+bool is_idle(const spec::ModelSpec& model, const spec::PlanKnobRow& row) {
+  return model.num_experts == 0 && row.is_of_experts;
 }
 
 double rate_of_tokens(const PlanRun& run, const Calibration& calibration) {
@@ -79,7 +66,7 @@ bool is_within(double peak_bytes, double capacity_bytes) {
 PlanRun start_of(const ChangeEnds& ends) {
   PlanRun run = ends.today;
   for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
-    if (!is_idle(*run.model, row.name)) continue;
+    if (!is_idle(*run.model, row)) continue;
     spec::set_plan_knob(run.knobs, row, get_plan_knob(ends.goal.knobs, row));
   }
   return run;
@@ -380,7 +367,7 @@ std::vector<KnobGain> differences(const PlanRun& from, const PlanRun& to) {
   };
   for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
     // Replicas are what the other sizes leave.
-    if (row.name == "dp" || is_idle(*to.model, row.name)) continue;
+    if (row.name == "dp" || is_idle(*to.model, row)) continue;
     // Which layers, where none are recomputed as a whole.
     if (row.name.starts_with("recompute_") && !to.knobs.recompute.has(spec::PlanRecompute::full)) {
       continue;

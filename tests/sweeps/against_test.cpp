@@ -11,6 +11,8 @@
 #include <vector>
 
 #include "kernels/base/units.h"
+#include "sweeps/planning/change_path.h"
+#include "sweeps/planning/named_files.h"
 #include "tests/sweeps/cli_fixture.h"
 
 namespace moetune::sweeps {
@@ -530,6 +532,27 @@ BOOST_FIXTURE_TEST_CASE(changes_of_a_dense_model_are_its_own, Cli) {
     BOOST_TEST(says((*batch)["flags"].dump(), flag), batch->dump());
   }
   BOOST_TEST(!says(theirs["path"].dump(), "--moe-"), theirs["path"].dump());
+}
+
+// Nor is a knob of experts a difference of dense models, whichever it is.
+BOOST_AUTO_TEST_CASE(knobs_of_experts_are_no_differences_of_dense_models) {
+  const auto dense = model_named("llama3-8b");
+  const auto sparse = model_named("qwen3-30b-a3b");
+  tuner::planner::PlanRun from;
+  tuner::planner::PlanRun to;
+  to.knobs.ep = to.knobs.etp = 2;
+  to.knobs.capacity_factor = 2;
+  to.knobs.pad_to_capacity = !from.knobs.pad_to_capacity;
+  to.knobs.moe_permute_fusion = !from.knobs.moe_permute_fusion;
+  to.knobs.optimizer_instances = 2;
+  const auto changed = [&](const spec::ModelSpec& model) {
+    from.model = to.model = &model;
+    std::set<std::string> knobs;
+    for (const KnobGain& change : differences(from, to)) knobs.insert(change.knob);
+    return knobs;
+  };
+  BOOST_TEST((changed(*dense) == std::set<std::string>{"optimizer_instances"}));
+  BOOST_TEST(changed(*sparse).size() == 6U);
 }
 
 // Experts that are not balanced hold more rows on both sides.

@@ -20,6 +20,15 @@ namespace {
 
 constexpr double kGiB = 1 << 30;
 
+/// "full (the first 12 of a stage)", "full (in groups of 4)".
+std::string recompute_text(const spec::PlanKnobs& k) {
+  std::string text = k.recompute.text();
+  if (!k.recompute.has(spec::PlanRecompute::full) || k.recomputes_each_layer()) return text;
+  return k.recomputes_block()
+             ? fmt::format("{} (the first {} of a stage)", text, k.recompute_num_layers)
+             : fmt::format("{} (in groups of {})", text, k.recompute_num_layers);
+}
+
 }  // namespace
 
 std::string layout_text(const spec::PlanKnobs& k) {
@@ -31,7 +40,7 @@ std::string layout_text(const spec::PlanKnobs& k) {
 
 std::string choices_text(const planner::PlanRun& run) {
   const spec::PlanKnobs& k = run.knobs;
-  std::vector<std::string> parts = {"recompute " + k.recompute.text()};
+  std::vector<std::string> parts = {"recompute " + recompute_text(k)};
   if (k.fsdp != spec::Fsdp::none) parts.push_back("FSDP");
   if (k.cross_entropy == spec::CrossEntropy::chunked) parts.push_back("chunked loss");
   if (k.ep > 1) parts.push_back(std::string(name_of(k.dispatcher)));

@@ -41,6 +41,20 @@ std::string table_in(const std::string& text) {
 
 }  // namespace
 
+BOOST_AUTO_TEST_CASE(choices_say_which_layers_are_recomputed) {
+  tuner::planner::PlanRun run;
+  spec::PlanKnobs& k = run.knobs;
+  k.recompute_method = spec::RecomputeMethod::block;
+  k.recompute_num_layers = 12;
+  BOOST_TEST(choices_text(run) == "recompute none");
+  k.recompute = {spec::PlanRecompute::full};
+  BOOST_TEST(choices_text(run) == "recompute full (the first 12 of a stage)");
+  k.recompute_method = spec::RecomputeMethod::uniform;
+  BOOST_TEST(choices_text(run) == "recompute full (in groups of 12)");
+  k.recompute_num_layers = 1;
+  BOOST_TEST(choices_text(run) == "recompute full");
+}
+
 BOOST_AUTO_TEST_CASE(columns_of_plans_are_left_out_where_they_do_not_fit) {
   const Planned planned;
   BOOST_TEST_REQUIRE(!planned.result.answer.best.empty());

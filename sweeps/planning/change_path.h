@@ -74,10 +74,12 @@ void judge_changes(const ChangeEnds& ends, std::vector<KnobGain>& changes);
 
 /// The way over all `changes`, which are the differences of the two ends. A step is the smallest
 /// set of at most three changes that is legal, is predicted to fit and makes the run faster (or
-/// fit); of these the fastest. Without one, the fastest of one or two that fits. If none fits, what
-/// lowers the peak most, else all that remains. Stages written by hand come with their pipeline.
-/// `today_per_s`, `goal_per_s`: predicted tokens a second of a device at the two ends; the product
-/// of the steps' ratios is goal_per_s / today_per_s.
+/// fit); of these the fastest. Without one, the fastest of one or two that fits, or of three where
+/// no smaller set does. If none fits, of the smallest sets that lower the peak the one that lowers
+/// it most, else all that remains. Three are tried together where at most 16 changes remain. Stages
+/// written by hand come with their pipeline, a schedule with stages of another kind. `today_per_s`,
+/// `goal_per_s`: predicted tokens a second of a device at the two ends; the product of the steps'
+/// ratios is goal_per_s / today_per_s.
 std::vector<PathStep> change_path(const ChangeEnds& ends, const std::vector<KnobGain>& changes,
                                   double today_per_s, double goal_per_s);
 

@@ -552,6 +552,22 @@ constexpr const char* kWholeCommand =
     "--expert-model-parallel-size 16 --untie-embeddings-and-output-weights "
     "--position-embedding-type rope --moe-token-dispatcher-type alltoall";
 
+// Megatron-Core's own modules keep what Transformer Engine's unfused attention does.
+BOOST_FIXTURE_TEST_CASE(own_modules_keep_scores, Cli) {
+  const auto peak_with = [&](const std::string& more) {
+    const Answer answer =
+        run({"estimate", "--run", std::string(kWholeCommand) + " --disable-bias-linear " + more,
+             "--hardware", "h100-80g", "--format", "json"});
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    return json::parse(answer.out)["rows"][0]["peak_allocated_bytes"].get<double>();
+  };
+  const double local = peak_with("--transformer-impl local");
+  BOOST_TEST(local > 1.05 * peak_with(""));
+  BOOST_TEST(local == peak_with("--attention-backend unfused"));
+  BOOST_TEST(local == peak_with("--attention-backend flash --transformer-impl local"));
+  BOOST_TEST(peak_with("--transformer-impl transformer_engine") == peak_with(""));
+}
+
 BOOST_FIXTURE_TEST_CASE(biases_beside_experts_are_refused_by_their_flag, Cli) {
   check_refused({"estimate", "--run", kWholeCommand, "--hardware", "h100-80g"}, 2,
                 {"experts", "add '--disable-bias-linear'", "--model"});

@@ -376,6 +376,8 @@ constexpr Row kRows[] = {
     // Kernels.
     {"fused_attention", knob(&PlanKnobs::fused_attention), megatron("--attention-backend"),
      all("true"), kAttention},
+    {"transformer_impl", Part{Kind::word}, megatron("--transformer-impl"),
+     all("transformer_engine")},
     {"fused_activation",
      knob(&PlanKnobs::fused_activation),
      {"!--no-bias-swiglu-fusion", "model.bias_activation_fusion", kByParts, "bias_swiglu_fusion"},

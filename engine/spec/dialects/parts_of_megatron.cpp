@@ -446,20 +446,44 @@ void write_task(Writing& out) {
   out.parts.say("lora_dim", int64_t{out.knobs().lora_rank});
 }
 
+constexpr std::string_view kModules = "transformer_impl";
+constexpr const char* kOwnModules = "local";
+
+/// Whatever the backend, Megatron-Core's own attention has the scores of all pairs in memory.
+/// Whether experts have a grouped product is said for itself.
+void read_modules(Reading& in) {
+  const std::string modules = in.parts.word(kModules);
+  in.run.has_own_modules = modules == kOwnModules;
+  const bool is_usual = modules == fallback_of(row_of(kModules), in.dialect);
+  if (!in.run.has_own_modules && !is_usual) in.parts.leave(kModules);
+  if (!in.run.has_own_modules || !in.run.knobs.fused_attention) return;
+  in.run.knobs.fused_attention = false;
+  in.note(fmt::format("'{}' is {}: attention keeps the scores of all pairs of tokens",
+                      in.key(kModules), kOwnModules));
+}
+
+/// Attention without scores is Transformer Engine's, whatever the run said before.
+void write_modules(Writing& out) {
+  if (out.run.has_own_modules && !out.knobs().fused_attention) {
+    out.parts.say(kModules, kOwnModules);
+  }
+}
+
 }  // namespace
 
 void read_parts_of_megatron(Reading& reading) {
   for (void (*read)(Reading&) :
        {read_stages, read_precision, read_recompute, read_graphs, read_offload, read_dispatcher,
-        read_cross_entropy, read_sharding, read_task, read_weights_of_preset}) {
+        read_cross_entropy, read_sharding, read_task, read_modules, read_weights_of_preset}) {
     read(reading);
   }
 }
 
 void write_parts_of_megatron(Writing& writing) {
-  for (void (*write)(Writing&) : {write_stages, write_precision, write_recompute, write_graphs,
-                                  write_offload, write_dispatcher, write_cross_entropy,
-                                  write_sharding, write_task, write_weights_of_preset}) {
+  for (void (*write)(Writing&) :
+       {write_stages, write_precision, write_recompute, write_graphs, write_offload,
+        write_dispatcher, write_cross_entropy, write_sharding, write_task, write_modules,
+        write_weights_of_preset}) {
     write(writing);
   }
 }

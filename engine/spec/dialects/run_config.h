@@ -88,6 +88,8 @@ struct RunConfig {
   std::string pipeline_schedule;
   /// Of torchtitan: its first and last stage have fewer layers, where an even split is priced.
   bool has_lighter_ends = false;
+  /// Layers are made of Megatron-Core's own modules in the place of Transformer Engine's.
+  bool has_own_modules = false;
   /// Depth of multi-token prediction, where it is said. Nothing trains it unasked.
   std::optional<int64_t> mtp_depth;
   /// Variables that change how fast the run is or what it needs.

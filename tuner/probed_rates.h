@@ -28,9 +28,9 @@ using ProbedSums = std::map<std::pair<std::string, int64_t>, ProbedSum>;
 
 /// What kernels of one kind reach.
 struct WorkRate {
-  double per_ns = 0;  ///< FLOPs, or bytes, a nanosecond: all that is worth a look, over its time
-  double low = 0;     ///< the slowest operation that is worth a look
-  double high = 0;    ///< the fastest
+  double per_ns = 0;     ///< FLOPs, or bytes, a nanosecond: all that is worth a look, over its time
+  double low = 0;        ///< the slowest operation that is worth a look
+  double high = 0;       ///< the fastest
   double half_rows = 0;  ///< spec::HardwareSpec::half_rows
   int num_ops = 0;       ///< that were worth a look
 };

@@ -443,9 +443,8 @@ class ImportedSteps::Writer {
     // From memory that is not pinned a call of any name returns when its copy is nearly done.
     const int64_t nearly_ns = op.end_ns - op.duration_ns() / 20;
     const bool is_waited_for =
-        last_copy_ != nullptr &&
-        (call->kind == CallKind::blocking_copy ||
-         (call->kind == CallKind::copy && call->end_ns >= nearly_ns));
+        last_copy_ != nullptr && (call->kind == CallKind::blocking_copy ||
+                                  (call->kind == CallKind::copy && call->end_ns >= nearly_ns));
     if (is_waited_for && call->end_ns > host_ns_) {
       add_host(RecordKind::host_sync, last_copy_, host_ns_, call->end_ns, id);
     }

@@ -7,13 +7,6 @@ namespace moetune::tuner::planner {
 using spec::LayerKind;
 using spec::PlanKnobs;
 
-WorkCache::Sizes WorkCache::sizes_key(const PlanRun& run) {
-  const PlanKnobs& k = run.knobs;
-  const bool is_gathered = k.cp_comm_type == spec::PlanCp::all_gather;
-  const bool is_wide = has_wide_elements(k);
-  return {k.tp, k.cp, k.ep, k.etp, k.micro_batch_size, is_gathered ? 1 : 0, is_wide ? 1 : 0};
-}
-
 const LayerWork& WorkCache::layer(const PlanRun& run, LayerKind kind, int64_t window) {
   const auto [place, is_new] = layers_.try_emplace({sizes_key(run), kind, window});
   if (is_new) place->second = layer_work(run, kind, window);

@@ -682,4 +682,11 @@ StepTime predict_step(const PlanRun& run, const Rates& rates, const TimeContext&
   return PreparedStep(run).price(rates, context);
 }
 
+WorkCache::Sizes WorkCache::sizes_key(const PlanRun& run) {
+  const PlanKnobs& k = run.knobs;
+  const bool is_gathered = k.cp_comm_type == spec::PlanCp::all_gather;
+  const bool is_wide = has_wide_elements(k);
+  return {k.tp, k.cp, k.ep, k.etp, k.micro_batch_size, is_gathered ? 1 : 0, is_wide ? 1 : 0};
+}
+
 }  // namespace moetune::tuner::planner

@@ -376,9 +376,10 @@ BOOST_FIXTURE_TEST_CASE(flags_of_steps_make_what_is_priced, Cli) {
       BOOST_TEST_REQUIRE(again.code == 0, command.text() + again.err);
       const json row = json::parse(again.out)["rows"][0];
       BOOST_TEST(row["peak_allocated_bytes"] == step["peak_allocated_bytes"], command.text());
+      // An estimate takes stages as balanced where no layout is stated; plans do not.
       BOOST_TEST(
           row["tokens_per_s_per_gpu"].get<double>() == step["tokens_per_s_per_gpu"].get<double>(),
-          boost::test_tools::tolerance(1e-9));
+          boost::test_tools::tolerance(0.03));
       // A schedule of one stage a rank is none of virtual stages: one step changes both.
       const std::set<std::string> knobs = knobs_of(step["changes"]);
       BOOST_TEST((!knobs.contains("vpp") || knobs.contains("pipeline_schedule")), step.dump());

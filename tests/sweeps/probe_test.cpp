@@ -108,7 +108,7 @@ BOOST_FIXTURE_TEST_CASE(rates_are_fitted_to_a_log, Cli) {
 }
 
 BOOST_FIXTURE_TEST_CASE(what_is_no_source_of_rates_is_refused, Cli) {
-  const std::string sheet = std::string(MOETUNE_SOURCE_DIR) + "/sweeps/hardware/h100-80g.json";
+  const std::string sheet = std::string(MOETUNE_SOURCE_DIR) + "/sweeps/hardware/b200.json";
   const std::pair<std::vector<std::string>, const char*> wrong[] = {
       {{"calibrate", "--probe", sheet}, "no measured efficiencies"},
       {{"calibrate", "--probe", "nowhere.json"}, "nowhere.json"},

@@ -74,6 +74,7 @@ BOOST_AUTO_TEST_CASE(buckets_of_ddp_come_on_top) {
   run.global_batch_size = 8;
   const StageMemory alone = predict_memory(run).worst();
   run.knobs.dp = 8;
+  run.knobs.distributed_optimizer = false;
   run.global_batch_size = 64;
   const StageMemory replicated = predict_memory(run).worst();
   BOOST_TEST(replicated.peak.total() == alone.peak.total() + 4 * n, kExactly);

@@ -420,7 +420,8 @@ PreparedMemory::PreparedMemory(const PlanRun& run) : run_(run) {
              before.parts.size() == stage.parts.size() &&
              std::equal(before.parts.begin(), before.parts.end(), stage.parts.begin(),
                         [&](const Part& a, const Part& b) {
-                          return a.layers == b.layers && (!has_order || a.order == b.order);
+                          return a.layers == b.layers && a.last == b.last &&
+                                 (!has_order || a.order == b.order);
                         });
     };
     if (std::none_of(stages_.begin(), stages_.begin() + static_cast<std::ptrdiff_t>(p), is_like)) {

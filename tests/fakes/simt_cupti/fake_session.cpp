@@ -193,8 +193,9 @@ void Session::end_call(const char* function, uint32_t call, cudaError_t status) 
   const std::scoped_lock lock(mutex);
   const bool has_runtime = runtime_id != 0 && enabled.contains(CUPTI_ACTIVITY_KIND_RUNTIME) &&
                            !disabled_runtime_calls.contains(runtime_id);
-  const bool has_driver = driver_id != 0 && (enabled.contains(CUPTI_ACTIVITY_KIND_DRIVER) ||
-                                             enabled_driver_calls.contains(driver_id));
+  // As on a card: a call that is switched on without the kind is not recorded.
+  const bool has_driver = driver_id != 0 && enabled.contains(CUPTI_ACTIVITY_KIND_DRIVER) &&
+                          !disabled_driver_calls.contains(driver_id);
   if (!has_runtime && !has_driver) return;
   if (enabled.contains(CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION)) {
     for (const auto& [kind, ids] : external_ids()) {

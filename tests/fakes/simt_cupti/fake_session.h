@@ -35,7 +35,7 @@ class Session final : public simt::Observer {
   std::atomic<CUpti_TimestampCallbackFunc> clock{nullptr};
   std::set<CUpti_ActivityKind> enabled;
   std::set<CUpti_CallbackId> disabled_runtime_calls;
-  std::set<CUpti_CallbackId> enabled_driver_calls;
+  std::set<CUpti_CallbackId> disabled_driver_calls;
 
   /// The calling thread's, innermost last, by kind.
   static std::map<CUpti_ExternalCorrelationKind, std::vector<uint64_t>>& external_ids();

@@ -125,9 +125,9 @@ CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
 CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId id, uint8_t enable) {
   return call("cuptiActivityEnableDriverApi", [&] {
     if (enable != 0) {
-      session().enabled_driver_calls.insert(id);
+      session().disabled_driver_calls.erase(id);
     } else {
-      session().enabled_driver_calls.erase(id);
+      session().disabled_driver_calls.insert(id);
     }
     return CUPTI_SUCCESS;
   });

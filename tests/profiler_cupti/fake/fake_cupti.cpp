@@ -164,9 +164,9 @@ CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
 }
 CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId id, uint8_t enable) {
   if (enable != 0) {
-    machine.driver_calls.insert(id);
+    machine.driver_calls_off.erase(id);
   } else {
-    machine.driver_calls.erase(id);
+    machine.driver_calls_off.insert(id);
   }
   return machine.driver_api_result;
 }

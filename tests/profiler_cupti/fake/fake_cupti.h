@@ -36,7 +36,7 @@ struct Machine {
   int num_buffers_out = 0;
   int num_refused = 0;
   std::set<CUpti_ActivityKind> enabled;
-  std::set<CUpti_CallbackId> driver_calls;
+  std::set<CUpti_CallbackId> driver_calls_off;
 };
 extern Machine machine;
 

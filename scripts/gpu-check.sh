@@ -58,7 +58,8 @@ deadline=$((SECONDS + ${GPU_CHECK_SECONDS:-530}))
 
 # A result without colours, places on this machine and what only says that a test begins.
 plain() {
-  sed -e 's/\x1b\[[0-9;]*m//g' -e "s#$PWD/##g" -e "s#$work/##g" -e '/: Entering test /d' "$1"
+  sed -e 's/\x1b\[[0-9;]*m//g' -e "s#$PWD/##g" -e "s#$work/##g" -e '/: Entering test /d' \
+    -e "s/\"host\": \"$(uname -n)\"/\"host\": \"\"/" -e "s/host $(uname -n),/host,/g" "$1"
 }
 
 # What there is so far goes to its place after each part: a run that is cut off leaves the rest.
@@ -253,7 +254,7 @@ export BIN work
 {
   "$BIN/moetune" --version
   date -u +%FT%TZ
-  head -n 1 /proc/driver/nvidia/version
+  sed -n '1{s/ *([^)]*) *$//;p}' /proc/driver/nvidia/version
   nvidia-smi -L | sed "s, (UUID.*,,"
 } 2>/dev/null | tee "$work/log.txt"
 

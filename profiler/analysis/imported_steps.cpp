@@ -439,24 +439,31 @@ class ImportedSteps::Writer {
     if (!rank_.stream_waits.empty()) {
       launched_[op.stream].push_back({call == nullptr ? host_ns_ : call->start_ns, id});
     }
-    last_copy_ = copy_of(op, call);
+    last_copy_ = call != nullptr && op.kind == ActivityKind::copy ? &op : nullptr;
     // From memory that is not pinned a call of any name returns when its copy is nearly done.
     const int64_t nearly_ns = op.end_ns - op.duration_ns() / 20;
     const bool is_waited_for =
         last_copy_ != nullptr && (call->kind == CallKind::blocking_copy ||
                                   (call->kind == CallKind::copy && call->end_ns >= nearly_ns));
     if (is_waited_for && call->end_ns > host_ns_) {
-      add_host(RecordKind::host_sync, last_copy_, host_ns_, call->end_ns, id);
+      const char* why = why_waiting({host_ns_, call->end_ns});
+      add_host(RecordKind::host_sync, why == nullptr ? "copy" : why, host_ns_, call->end_ns, id);
     }
   }
 
-  /// The name of a wait for this work, if it is a copy: without offloading, or with input that is
-  /// there in time, the host would not wait for it.
-  const char* copy_of(const ImportedOp& op, const HostCall* call) const {
-    if (call == nullptr || op.kind != ActivityKind::copy) return nullptr;
-    if (op.path != CopyPath::to_device && op.path != CopyPath::to_host) return "copy";
+  /// Why the host waits behind the copy that it enqueued last, where it would not do so without
+  /// offloading, or with input that is there in time. Null: the copy says nothing of the wait.
+  [[nodiscard]] const char* why_waiting(const Interval& wait) const {
+    if (last_copy_ == nullptr || is_value(*last_copy_)) return nullptr;
+    if (last_copy_->path != CopyPath::to_device && last_copy_->path != CopyPath::to_host) {
+      return nullptr;
+    }
+    // Whatever was enqueued before it is waited for, too, but only as the copy is.
     if (rank_.is_offloading) return "wait for offload";
-    return op.path == CopyPath::to_device ? "wait for input" : "copy";
+    const int64_t copying_ns = overlap_ns(wait, {last_copy_->start_ns, last_copy_->end_ns});
+    const bool is_input =
+        last_copy_->path == CopyPath::to_device && 2 * copying_ns > wait.length_ns();
+    return is_input ? "wait for input" : nullptr;
   }
 
   /// Kernels between an exchange that brings rows of experts and the one that takes them back are
@@ -491,10 +498,13 @@ class ImportedSteps::Writer {
   void add_stop(const HostCall& call) {
     load_until(call.start_ns);
     const bool is_sync = call.kind == CallKind::sync;
-    // A program that waits right behind a copy waits for that.
-    const char* what = !is_sync ? "alloc" : last_copy_ != nullptr ? last_copy_ : "sync";
-    add_host(is_sync ? RecordKind::host_sync : RecordKind::host_work, what,
-             std::max(call.start_ns, host_ns_), call.end_ns);
+    const int64_t start_ns = std::max(call.start_ns, host_ns_);
+    const char* why = is_sync ? why_waiting({start_ns, call.end_ns}) : nullptr;
+    add_host(is_sync ? RecordKind::host_sync : RecordKind::host_work,
+             why != nullptr ? why
+             : is_sync      ? "sync"
+                            : "alloc",
+             start_ns, call.end_ns);
     last_copy_ = nullptr;
   }
 
@@ -543,7 +553,8 @@ class ImportedSteps::Writer {
   StepTrace step_;
   int64_t host_ns_ = 0;
   int64_t device_end_ns_ = 0;
-  const char* last_copy_ = nullptr;  ///< copy_of() what was enqueued last, until it is waited for
+  const ImportedOp* last_copy_ =
+      nullptr;  ///< what was enqueued last, if it is a copy, until the host waits
   struct ExpertKernel {
     int64_t id = 0;
     uint32_t row = 0;

@@ -253,11 +253,16 @@ bool is_in_program(const IntervalSet& program, const Interval& gap) {
   return 2 * covered_ns(program, gap) > gap.length_ns();
 }
 
+bool is_value(const ImportedOp& op) {
+  constexpr int64_t kLeastTensorBytes = 64 * 1024;
+  return op.kind == ActivityKind::copy && op.bytes > 0 && op.bytes < kLeastTensorBytes;
+}
+
 bool has_offload(const ImportedTrace& trace) {
   double to_host_ns = 0;
   double to_device_ns = 0;
   for (const ImportedOp& op : trace.ops) {
-    if (op.kind != ActivityKind::copy) continue;
+    if (op.kind != ActivityKind::copy || is_value(op)) continue;
     const auto ns = static_cast<double>(op.duration_ns());
     if (op.path == CopyPath::to_host) to_host_ns += ns;
     if (op.path == CopyPath::to_device) to_device_ns += ns;

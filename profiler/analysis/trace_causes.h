@@ -70,8 +70,11 @@ constexpr int64_t kStallNs = 2'000'000;
 /// Whether the host was seen in its program for most of a gap: that is no stall, however long.
 bool is_in_program(const IntervalSet& program, const Interval& gap);
 
-/// Whether copies to and from the host are offloading: more than a fifth of their time goes each
-/// way. Otherwise they are input or results.
+/// Whether a copy is too small for a tensor: what the program reads to go on, or writes.
+bool is_value(const ImportedOp& op);
+
+/// Whether copies of tensors to and from the host are offloading: more than a fifth of their time
+/// goes each way. Otherwise they are input or results.
 bool has_offload(const ImportedTrace& trace);
 
 /// What the host did while it was late: nanoseconds of the launching threads.

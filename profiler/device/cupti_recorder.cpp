@@ -264,10 +264,11 @@ class CuptiRecorder final : public DeviceRecorder {
     for (const CUpti_runtime_api_trace_cbid_enum id : kIdleRuntimeCalls) {
       cuptiActivityEnableRuntimeApi(id, 0);
     }
-    if (options_.use_all_driver_calls) return;
     for (int id = 1; id < CUPTI_DRIVER_TRACE_CBID_SIZE; ++id) {
       if (std::ranges::find(kDriverCalls, id) != kDriverCalls.end()) continue;
-      cuptiActivityEnableDriverApi(static_cast<CUpti_CallbackId>(id), 0);
+      // The choice stays with the process: an earlier recorder may have made another.
+      cuptiActivityEnableDriverApi(static_cast<CUpti_CallbackId>(id),
+                                   options_.use_all_driver_calls ? 1 : 0);
     }
   }
 

@@ -227,7 +227,7 @@ BOOST_AUTO_TEST_CASE(what_the_file_says_of_a_kernel_is_kept) {
   BOOST_TEST(trace.ops[3].bytes == 16);
   BOOST_TEST((trace.ops[4].path == CopyPath::to_host));
   BOOST_TEST(trace.names[trace.ops[4].detail] == "DtoH");
-  BOOST_TEST(trace.ops[4].bytes == 1000);
+  BOOST_TEST(trace.ops[4].bytes == 1'000'000);
   BOOST_TEST_REQUIRE(trace.syncs.size() == 1U);
   BOOST_TEST((trace.syncs[0].kind == SyncKind::stream_wait));
   BOOST_TEST(trace.syncs[0].stream == trace.ops[0].stream);

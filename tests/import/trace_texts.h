@@ -66,8 +66,10 @@ class EventText {
     return op("kernel", name, start, duration, correlation, stream, more);
   }
   EventText& copy(double start, double duration, int correlation,
-                  const std::string& name = "Memcpy HtoD (Pinned -> Device)", int stream = 7) {
-    return op("gpu_memcpy", name, start, duration, correlation, stream, R"(, "bytes": 1000)");
+                  const std::string& name = "Memcpy HtoD (Pinned -> Device)", int stream = 7,
+                  int64_t bytes = 1'000'000) {
+    return op("gpu_memcpy", name, start, duration, correlation, stream,
+              R"(, "bytes": )" + std::to_string(bytes));
   }
   EventText& op(const std::string& category, const std::string& name, double start, double duration,
                 int correlation, int stream, const std::string& more) {

@@ -200,6 +200,19 @@ BOOST_AUTO_TEST_CASE(less_detail_enables_less) {
   recorder->end_step();
 }
 
+BOOST_AUTO_TEST_CASE(all_driver_calls_come_back_on_demand) {
+  for (const bool use_all : {false, true}) {
+    DeviceRecorderOptions options;
+    options.use_all_driver_calls = use_all;
+    const std::unique_ptr<DeviceRecorder> recorder = make_cupti_recorder(options);
+    recorder->begin_step(0);
+    const bool is_off =
+        fake::machine.driver_calls_off.contains(CUPTI_DRIVER_TRACE_CBID_cuDriverGetVersion);
+    BOOST_TEST(is_off == !use_all);
+    recorder->end_step();
+  }
+}
+
 BOOST_AUTO_TEST_CASE(all_driver_calls_where_some_cannot_be_chosen) {
   fake::machine.driver_api_result = CUPTI_ERROR_NOT_SUPPORTED;
   const std::unique_ptr<DeviceRecorder> recorder = make_cupti_recorder(0);

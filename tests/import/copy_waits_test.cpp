@@ -1,0 +1,96 @@
+// Copies that the host waits for: values that a program reads, input that is late, and offloading.
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <span>
+
+#include "profiler/analysis/imported_wall.h"
+#include "tests/import/trace_texts.h"
+
+namespace moetune::profiler {
+using tests::EventText;
+
+BOOST_AUTO_TEST_SUITE(copy_waits)
+
+namespace {
+
+ImportedWall verdict_of(const EventText& events) {
+  const ImportedTrace trace = events.read();
+  return classify_imported(std::span(&trace, 1));
+}
+
+/// A step of 12 layers, four kernels of 250 us each. Behind the kernels of a layer something is
+/// copied that the host waits for, and then it works for 400 us: the device has run empty.
+ImportedWall of_fetching(const char* name, double copy_us, int64_t bytes, int64_t other_bytes) {
+  EventText events;
+  int id = 0;
+  double host_us = 0;
+  double device_us = 0;
+  const auto copy = [&](const char* what, double length_us, int64_t size) {
+    ++id;
+    device_us = std::max(device_us, host_us + 7);
+    events.call(host_us, 6, id, "cudaMemcpyAsync").copy(device_us, length_us, id, what, 7, size);
+    device_us += length_us;
+    host_us += 6;
+  };
+  if (other_bytes > 0) copy("Memcpy HtoD (Pinned -> Device)", 8, other_bytes);
+  for (int layer = 0; layer < 12; ++layer) {
+    for (int i = 0; i < 4; ++i) {
+      ++id;
+      device_us = std::max(device_us, host_us + 6);
+      events.call(host_us, 5, id).kernel(device_us, 250, id);
+      device_us += 250;
+      host_us += 10;
+    }
+    copy(name, copy_us, bytes);
+    events.call(host_us, device_us + 5 - host_us, ++id, "cudaStreamSynchronize");
+    host_us = device_us + 5 + 400;
+  }
+  events.range(0, host_us, "ProfilerStep#1");
+  return verdict_of(events);
+}
+
+}  // namespace
+
+// What a program reads to go on, as MoE's splits are, is no offloading, whatever else is copied,
+// and numbers that it writes are no late input.
+BOOST_AUTO_TEST_CASE(small_copies_that_are_waited_for_are_synchronisations) {
+  for (const int64_t tokens : {0, 131072}) {
+    const ImportedWall read = of_fetching("Memcpy DtoH (Device -> Pageable)", 2, 1024, tokens);
+    BOOST_TEST(name_of(read.label) == "host", read.summary);
+    BOOST_TEST(read.sub_cause == "sync", read.summary);
+    BOOST_TEST(read.sub_ceilings[static_cast<size_t>(SubCause::offload)] == 0);
+  }
+  const ImportedWall written = of_fetching("Memcpy HtoD (Pageable -> Device)", 2, 1024, 0);
+  BOOST_TEST(written.sub_cause == "sync", written.summary);
+  // A large one that took little of the wait: that was for the kernels before it.
+  const ImportedWall input = of_fetching("Memcpy HtoD (Pinned -> Device)", 20, 1 << 20, 0);
+  BOOST_TEST(input.sub_cause == "sync", input.summary);
+}
+
+// Tensors that go to the host and come back are offloaded: without that nobody waits for them.
+BOOST_AUTO_TEST_CASE(large_copies_that_are_waited_for_are_offloading) {
+  EventText events;
+  int id = 0;
+  double at_us = 0;
+  for (int layer = 0; layer < 20; ++layer) {
+    const bool is_forward = layer < 10;
+    ++id;
+    events.call(at_us, 5, id).kernel(at_us + 6, 100, id);
+    ++id;
+    events.call(at_us + 5, 5, id, "cudaMemcpyAsync")
+        .copy(at_us + 106, 200, id,
+              is_forward ? "Memcpy DtoH (Device -> Pinned)" : "Memcpy HtoD (Pinned -> Device)", 7,
+              10 << 20);
+    events.call(at_us + 10, 300, ++id, "cudaStreamSynchronize");
+    at_us += 330;
+  }
+  events.range(0, at_us, "ProfilerStep#1");
+  const ImportedWall wall = verdict_of(events);
+  BOOST_TEST(name_of(wall.label) == "memory", wall.summary);
+  BOOST_TEST(wall.sub_cause == "offload", wall.summary);
+  // Copies of 200 us of each 330, and waits that keep the host from launching ahead.
+  BOOST_TEST(wall.sub_ceilings[static_cast<size_t>(SubCause::offload)] > 0.6);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::profiler

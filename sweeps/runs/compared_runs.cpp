@@ -9,6 +9,7 @@
 
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
+#include "kernels/base/utf8.h"
 #include "profiler/analysis/trace_figures.h"
 #include "profiler/analysis/trace_windows.h"
 #include "reports/or_null.h"
@@ -207,6 +208,9 @@ std::string compared_wall_text(const WallInShort& wall) {
   return text;
 }
 
+/// Names of templates may have a thousand characters; JSON has them whole.
+constexpr size_t kMostNameBytes = 100;
+
 void add_row(const ComparedFigure& figure, TextTable& table) {
   const auto value = [](const MedianInterval& interval) {
     return fmt::format("{:.6g}", interval.median);
@@ -215,7 +219,7 @@ void add_row(const ComparedFigure& figure, TextTable& table) {
              figure.change_ratio ? fmt::format("{:+.1f} %", 100 * *figure.change_ratio) : "new",
              figure.is_beyond_noise ? (*figure.is_beyond_noise ? "beyond noise" : "within noise")
                                     : "not known",
-             figure.unit, figure.name});
+             figure.unit, base::shortened(figure.name, kMostNameBytes)});
 }
 
 }  // namespace

@@ -111,6 +111,17 @@ bool has_first_step_twice(const std::vector<StepLine>& steps, const Cadence& cad
   return cadence.has_extra || (cadence.interval == 1 && is_mean_of_two(steps));
 }
 
+/// How many of the first values are of a longer warm-up than one step: far from the median of all,
+/// as while kernels are loaded, compiled or chosen. At most a quarter.
+std::ptrdiff_t num_still_warming(const std::vector<double>& values) {
+  constexpr double kFar = 1.5;
+  if (values.empty()) return 0;
+  const double usual = base::median(values);
+  const auto most = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4);
+  const auto is_usual = [&](double value) { return value < kFar * usual && usual < kFar * value; };
+  return std::find_if(values.begin(), most, is_usual) - values.begin();
+}
+
 /// Of one member, over the steady lines; all where nothing else is left.
 std::vector<double> steady_values(const RunFacts& facts, StepMember member, const Cadence& cadence,
                                   bool& has_warmup) {
@@ -124,7 +135,9 @@ std::vector<double> steady_values(const RunFacts& facts, StepMember member, cons
     if (i >= skip) steady.push_back(*value);
   }
   has_warmup = steady.empty();
-  return steady.empty() ? all : steady;
+  if (has_warmup) return all;
+  steady.erase(steady.begin(), steady.begin() + num_still_warming(steady));
+  return steady;
 }
 
 std::optional<double> steady_median(const RunFacts& facts, StepMember member,

@@ -319,8 +319,10 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
     Against theirs;
     theirs.run = *against;
     theirs.run.load = question.load;
-    // A command without a layout has the stages that its framework makes.
-    if (against->stages.empty() && against->knobs.pp > 1 && planner::splits_by_itself(*against)) {
+    // A command of Megatron without a layout has the stages that Megatron makes. Plans for
+    // torchtitan have no stages by hand, and today's run is priced as they are.
+    if (against->is_of_megatron && against->stages.empty() && against->knobs.pp > 1 &&
+        planner::splits_by_itself(*against)) {
       theirs.run.stages = planner::unwritten_stages(*against);
     }
     theirs.estimate = estimate_run(theirs.run, calibration, context);

@@ -376,15 +376,32 @@ BOOST_FIXTURE_TEST_CASE(flags_of_steps_make_what_is_priced, Cli) {
       BOOST_TEST_REQUIRE(again.code == 0, command.text() + again.err);
       const json row = json::parse(again.out)["rows"][0];
       BOOST_TEST(row["peak_allocated_bytes"] == step["peak_allocated_bytes"], command.text());
-      // An estimate takes stages as balanced where no layout is stated; plans do not.
       BOOST_TEST(
           row["tokens_per_s_per_gpu"].get<double>() == step["tokens_per_s_per_gpu"].get<double>(),
-          boost::test_tools::tolerance(0.03));
+          boost::test_tools::tolerance(1e-9));
       // A schedule of one stage a rank is none of virtual stages: one step changes both.
       const std::set<std::string> knobs = knobs_of(step["changes"]);
       BOOST_TEST((!knobs.contains("vpp") || knobs.contains("pipeline_schedule")), step.dump());
     }
   }
+}
+
+// A plan beside the settings that it writes: nothing changes, and neither is faster.
+BOOST_FIXTURE_TEST_CASE(a_plan_is_as_fast_as_its_own_settings, Cli) {
+  std::vector<std::string> words = {"plan",     "--model",    "llama3-8b", "--hardware", "h100-80g",
+                                    "--gpus",   "8",          "--gbs",     "16",         "--fix",
+                                    "pp=4",     "--fix",      "vpp=2",     "--top",      "1",
+                                    "--export", "torchtitan", "--format",  "json"};
+  const Answer plan = run(words);
+  BOOST_TEST_REQUIRE(plan.code == 0, plan.err);
+  const std::string file = folder.file("plan.toml");
+  tests::write_text(file, json::parse(plan.out)["exported"].get<std::string>());
+  words.insert(words.end(), {"--against", file});
+  const Answer again = run(words);
+  BOOST_TEST_REQUIRE(again.code == 0, again.err);
+  const json theirs = json::parse(again.out)["against"];
+  BOOST_TEST(theirs["changes"].empty(), theirs["changes"].dump());
+  BOOST_TEST(theirs["speed_ratio"].get<double>() == 1, boost::test_tools::tolerance(1e-9));
 }
 
 // Of torchtitan more is listed than what is sure to fit: the list says which is.

@@ -168,6 +168,28 @@ BOOST_AUTO_TEST_CASE(without_fsdp_parallel_ranks_compute_in_32_bits) {
   BOOST_TEST((computed_knobs(run).precision == spec::PrecisionRecipe::bf16));
 }
 
+// Experts on several ranks are wrapped in FSDP2 also where nothing else is sharded: it mixes
+// precision, over whole weights of 32 bits.
+BOOST_AUTO_TEST_CASE(experts_on_several_ranks_are_of_fsdp) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = titan_run(model, hardware);
+  run.knobs.tp = 4;
+  run.global_batch_size = 4;
+  BOOST_TEST(is_titan_unsharded(run));
+  BOOST_TEST(predict_memory(run).worst().peak.gathered == 0);
+  run.knobs.ep = 4;
+  BOOST_TEST(run.knobs.dense_copies() == 1);
+  BOOST_TEST(!is_titan_unsharded(run));
+  BOOST_TEST(!has_titan_autocast(run));
+  BOOST_TEST((computed_knobs(run) == run.knobs));
+  const StageMemory mixed = predict_memory(run).worst();
+  BOOST_TEST(mixed.peak.gathered > 0);
+  // 32-bit weights, as large as the gradients, and two moments.
+  BOOST_TEST(mixed.peak.weights == mixed.peak.gradients, kExactly);
+  BOOST_TEST(2 * mixed.peak.weights == mixed.peak.optimizer, kExactly);
+}
+
 // Choices of a prepared run may change the width of what it computes in.
 BOOST_AUTO_TEST_CASE(a_prepared_step_follows_the_width_of_its_choices) {
   const spec::ModelSpec model = dense_model();

@@ -23,11 +23,11 @@ double mlp_readers(const LayerSizes& sizes) { return sizes.model->has_gated_mlp 
 }  // namespace
 
 bool has_titan_shards(const PlanRun& run) {
-  return !run.is_of_megatron && run.knobs.fsdp != spec::Fsdp::none;
+  return !run.is_of_megatron && (run.knobs.fsdp != spec::Fsdp::none || run.knobs.ep > 1);
 }
 
 bool is_titan_unsharded(const PlanRun& run) {
-  return !run.is_of_megatron && run.knobs.fsdp == spec::Fsdp::none;
+  return !run.is_of_megatron && !has_titan_shards(run);
 }
 
 bool has_titan_autocast(const PlanRun& run) {

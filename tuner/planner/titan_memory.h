@@ -9,7 +9,8 @@
 
 namespace moetune::tuner::planner {
 
-/// Whether PyTorch's FSDP2 shards the run's weights, as torchtitan applies it.
+/// Whether the run's weights are PyTorch's FSDP2's, as torchtitan applies it: also where they have
+/// one shard only, beside experts on several ranks (0.2.2, `fsdp_enabled or ep_enabled`).
 bool has_titan_shards(const PlanRun& run);
 
 /// Whether weights are whole on their ranks: one GPU, DDP, or tensor and pipeline parallelism

@@ -47,6 +47,7 @@ planner::PlanRun plan_run_of(const UserRun& run, const spec::PlanKnobs& knobs) {
   plan.seq_length = run.sweep.base.training.seq_length;
   plan.global_batch_size = run.sweep.base.training.global_batch_size;
   plan.is_of_megatron = run.config.dialect != dialects::Dialect::torchtitan;
+  plan.states_own_modules = run.config.has_own_modules;
   plan.holds_all_micro_batches = dialects::holds_all_micro_batches(run.config, knobs);
   plan.has_rounds = dialects::has_rounds(run.config, knobs);
   plan.takes_padded_deepep = dialects::takes_padded_deepep(run.config);

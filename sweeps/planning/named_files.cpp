@@ -274,6 +274,7 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   check_tokens(run);
   run.stages = std::move(stages);
   run.is_of_megatron = config.dialect != dialects::Dialect::torchtitan;
+  run.states_own_modules = config.has_own_modules;
   run.holds_all_micro_batches = dialects::holds_all_micro_batches(config, run.knobs);
   run.has_rounds = dialects::has_rounds(config, run.knobs);
   run.takes_padded_deepep = dialects::takes_padded_deepep(config);

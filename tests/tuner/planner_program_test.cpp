@@ -165,7 +165,7 @@ using Parts = std::map<TimePart, double>;
 /// Seconds at the rates of plans.
 Parts computing(const StepProgram& program, const PlanRun& run, const Rates& rates) {
   const spec::HardwareSpec& hardware = *run.hardware;
-  const double product = product_flops_per_s(rates, hardware, run.knobs.precision);
+  const double product = product_flops_per_s(rates, hardware, run.knobs.precision, has_tf32(run));
   const double scan = scan_flops_per_s(rates, hardware, true);
   const auto attention = [&](bool is_backward) {
     return attention_flops_per_s(rates, hardware, f64(run.seq_length), f64(run.model->head_dim),

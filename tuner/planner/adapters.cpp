@@ -40,7 +40,7 @@ class AdapterPricer {
     bandwidth_ = hardware.memory_bytes_per_s * revision;
     const spec::PrecisionRecipe recipe =
         element_ > 2 ? spec::PrecisionRecipe::fp32 : spec::PrecisionRecipe::bf16;
-    flops_per_s_ = product_flops_per_s(rates, hardware, recipe) * revision;
+    flops_per_s_ = product_flops_per_s(rates, hardware, recipe, has_tf32(run)) * revision;
   }
 
   [[nodiscard]] AdapterTime time_of(const Adapter& adapter) const {

@@ -42,7 +42,8 @@ spec::HardwareSpec machine_at(const PlanRun& run, const Rates& rates) {
   spec::HardwareSpec hardware = *run.hardware;
   const double revision = is_later_revision(hardware) ? rates.later_revision : 1;
   const double peak = hardware.peak_flops_per_s;
-  const double product = product_flops_per_s(rates, hardware, run.knobs.precision) * revision;
+  const double product =
+      product_flops_per_s(rates, hardware, run.knobs.precision, has_tf32(run)) * revision;
   const auto seq = static_cast<double>(run.seq_length);
   const auto width = static_cast<double>(run.model->head_dim);
   // Five products of seven go backward.

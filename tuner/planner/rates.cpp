@@ -101,8 +101,8 @@ double peak_flops_per_s(const HardwareSpec& hardware, PrecisionRecipe recipe) {
   }
 }
 
-double product_flops_per_s(const Rates& rates, const HardwareSpec& hardware,
-                           PrecisionRecipe recipe) {
+double product_flops_per_s(const Rates& rates, const HardwareSpec& hardware, PrecisionRecipe recipe,
+                           bool has_tf32) {
   const double wide = hardware.peak_flops_per_s;
   const double fp8 = hardware.fp8_flops_per_s > 0 ? hardware.fp8_flops_per_s : wide;
   const double fp4 = hardware.fp4_flops_per_s > 0 ? 4 * wide : fp8;
@@ -121,9 +121,8 @@ double product_flops_per_s(const Rates& rates, const HardwareSpec& hardware,
     case PrecisionRecipe::nvfp4:
       return fp4 * (is_blackwell ? rates.product_blackwell_nvfp4 : rates.product_hopper_fp8);
     case PrecisionRecipe::fp32:
-      // PyTorch does not use TF32 unless it is told to: a sixteenth of the 16-bit peak, by the data
-      // sheets of A100 and H100.
-      return wide / 16 * share;
+      // A sixteenth of the 16-bit peak, by the data sheets of A100 and H100; TF32 half of it.
+      return (has_tf32 ? wide / 2 : wide / 16) * share;
     default:
       return wide * share;
   }

@@ -95,9 +95,10 @@ std::span<const RateRow> rate_table();
 
 /// The data sheet's FLOP/s of the narrowest type that the recipe computes in.
 double peak_flops_per_s(const spec::HardwareSpec& hardware, spec::PrecisionRecipe recipe);
-/// FLOP/s that GEMMs reach in that recipe on that machine: their peak times the share of it.
+/// FLOP/s that GEMMs reach in that recipe on that machine: their peak times the share of it. With
+/// `has_tf32` those of 32 bits are done in TF32.
 double product_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware,
-                           spec::PrecisionRecipe recipe);
+                           spec::PrecisionRecipe recipe, bool has_tf32);
 /// FLOP/s of Gated DeltaNet or Mamba-2. Their kernels were written for Hopper: on later devices
 /// they lose the share that 16-bit products lose.
 double scan_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware, bool is_delta);

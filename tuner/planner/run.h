@@ -39,7 +39,21 @@ struct PlanRun {
   /// Whether the rules of Megatron-Core hold and its memory is priced: torchtitan has an engine of
   /// its own.
   bool is_of_megatron = true;
+  /// Its modules are Megatron-Core's own (--transformer-impl local); see has_own_modules().
+  bool states_own_modules = false;
 };
+
+/// Whether linear modules and attention are Megatron-Core's own. Attention without scores is
+/// Transformer Engine's, whatever the run said before.
+inline bool has_own_modules(const PlanRun& run) {
+  return run.states_own_modules && !run.knobs.fused_attention;
+}
+
+/// Whether 32-bit products of linear modules are done in TF32: Transformer Engine asks cuBLAS for
+/// it, and PyTorch does not unless it is told to. AMD's devices have none.
+inline bool has_tf32(const PlanRun& run) {
+  return run.is_of_megatron && !has_own_modules(run) && !spec::is_of_amd(*run.hardware);
+}
 
 /// Micro-batches of a step that a replica runs one after the other, at least 1.
 inline int64_t num_micro_batches(const PlanRun& run) {

@@ -198,8 +198,9 @@ class StepPricer {
 
   [[nodiscard]] double op_seconds(const OpWork& op, spec::PrecisionRecipe precision) const {
     const double bandwidth = hw_.memory_bytes_per_s * revision_;
-    const bool is_wide = op.op == Op::router_gemm || op.op == Op::lm_head;
-    const spec::PrecisionRecipe recipe = is_wide && precision != spec::PrecisionRecipe::fp32
+    // Neither is one of the linear modules that a recipe is for.
+    const bool is_plain = op.op == Op::router_gemm || op.op == Op::lm_head;
+    const spec::PrecisionRecipe recipe = is_plain && precision != spec::PrecisionRecipe::fp32
                                              ? spec::PrecisionRecipe::bf16
                                              : precision;
     const bool is_narrow = recipe != spec::PrecisionRecipe::bf16 &&
@@ -209,7 +210,9 @@ class StepPricer {
       case Work::product:
       case Work::grouped: {
         const bool is_grouped = op.work == Work::grouped;
-        double rate = product_flops_per_s(rates_, hw_, recipe_of(recipe, is_grouped)) * revision_;
+        double rate = product_flops_per_s(rates_, hw_, recipe_of(recipe, is_grouped),
+                                          has_tf32(run_) && !is_plain) *
+                      revision_;
         if (is_grouped) {
           rate *= rates_.grouped;
           if (!k_.moe_grouped_gemm) rate /= ungrouped_slowness(run_, op);
@@ -227,7 +230,7 @@ class StepPricer {
       case Work::attention: {
         if (recipe == spec::PrecisionRecipe::fp32) {
           const double pairs = k_.fused_attention ? 1 : 2;  // the masked ones are computed, too
-          return pairs * op.flops / product_flops_per_s(rates_, hw_, recipe);
+          return pairs * op.flops / product_flops_per_s(rates_, hw_, recipe, false);
         }
         const bool is_latent = run_.model->mla.kv_lora_rank > 0;
         const double dim =

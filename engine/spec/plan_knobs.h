@@ -273,6 +273,8 @@ struct PlanKnobs {
   [[nodiscard]] int64_t world_size() const { return stage_ranks() * pp; }
   /// Ranks that hold the same slice of the dense weights.
   [[nodiscard]] int64_t dense_copies() const { return int64_t{cp} * dp; }
+  /// Whether no rank holds less of the model than another, but for shards of FSDP.
+  [[nodiscard]] bool has_replicas_only() const { return replica_ranks() == 1 && ep == 1; }
   /// Ranks that hold the same slice of the same experts, at least 1.
   [[nodiscard]] int64_t expert_copies() const {
     return std::max<int64_t>(stage_ranks() / (int64_t{ep} * etp), 1);

@@ -135,7 +135,7 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
         "the loss is taken as compiled: torchtitan's releases of 2024 did not compile it, and take "
         "more memory for their logits (the upper end has it)");
   }
-  if (tuner::planner::computed_knobs(owned.run) != owned.run.knobs) {
+  if (tuner::planner::computed_knobs(owned.run).params_dtype != owned.run.knobs.params_dtype) {
     owned.notes.emplace_back(
         "torchtitan mixes no precision beside tensor or pipeline parallelism without FSDP: "
         "weights, "

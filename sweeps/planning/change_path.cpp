@@ -34,6 +34,11 @@ bool is_idle(const spec::ModelSpec& model, const spec::PlanKnobRow& row) {
   return model.num_experts == 0 && row.is_of_experts;
 }
 
+/// Whether its replicas are one: what torchtitan then says of shards is of no effect.
+bool has_nothing_to_shard(const PlanRun& run) {
+  return !run.is_of_megatron && run.knobs.dense_copies() == 1;
+}
+
 double rate_of_tokens(const PlanRun& run, const Calibration& calibration) {
   return planner::tokens_per_s_per_device(run,
                                           planner::predict_step(run, calibration.rates).seconds);
@@ -69,6 +74,7 @@ PlanRun start_of(const ChangeEnds& ends) {
     if (!is_idle(*run.model, row)) continue;
     spec::set_plan_knob(run.knobs, row, get_plan_knob(ends.goal.knobs, row));
   }
+  if (has_nothing_to_shard(run)) run.knobs.fsdp = ends.goal.knobs.fsdp;
   return run;
 }
 
@@ -368,6 +374,7 @@ std::vector<KnobGain> differences(const PlanRun& from, const PlanRun& to) {
   for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
     // Replicas are what the other sizes leave.
     if (row.name == "dp" || is_idle(*to.model, row)) continue;
+    if (row.name == "fsdp" && (has_nothing_to_shard(from) || has_nothing_to_shard(to))) continue;
     // Which layers, where none are recomputed as a whole.
     if (row.name.starts_with("recompute_") && !to.knobs.recompute.has(spec::PlanRecompute::full)) {
       continue;

@@ -404,6 +404,24 @@ BOOST_FIXTURE_TEST_CASE(a_plan_is_as_fast_as_its_own_settings, Cli) {
   BOOST_TEST(theirs["speed_ratio"].get<double>() == 1, boost::test_tools::tolerance(1e-9));
 }
 
+// A rank alone has nothing to share out: that FSDP comes with other sizes is no change by itself.
+BOOST_FIXTURE_TEST_CASE(shards_of_one_rank_are_no_change, Cli) {
+  const Answer answer =
+      run({"plan", "--model", "llama3-8b", "--hardware", "h100-80g", "--gpus", "8", "--top", "1",
+           "--against",
+           "torchrun train.py --training.seq_len 4096 --training.local_batch_size 8 "
+           "--training.global_batch_size 64 --parallelism.tensor_parallel_degree 8 "
+           "--parallelism.data_parallel_shard_degree 1 --activation_checkpoint.mode full",
+           "--dialect", "torchtitan", "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  BOOST_TEST(document["plans"][0]["knobs"]["fsdp"] == "torch");
+  const json& theirs = document["against"];
+  BOOST_TEST(!knobs_of(theirs["changes"]).contains("fsdp"), theirs["changes"].dump());
+  check_path(theirs);
+  for (const json& step : theirs["path"]) BOOST_TEST(!step["flags"].empty(), step.dump());
+}
+
 // Of torchtitan more is listed than what is sure to fit: the list says which is.
 BOOST_FIXTURE_TEST_CASE(plans_of_torchtitan_have_a_verdict, Cli) {
   const auto first_line_of = [&](const char* dialect) {

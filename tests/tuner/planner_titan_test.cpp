@@ -198,21 +198,44 @@ BOOST_AUTO_TEST_CASE(experts_on_several_ranks_are_of_fsdp) {
   BOOST_TEST(2 * mixed.peak.weights == mixed.peak.optimizer, kExactly);
 }
 
+// Shards follow from the sizes: FSDP over one rank is none, and replicas beside slices have it.
+BOOST_AUTO_TEST_CASE(sizes_say_what_is_sharded) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = titan_run(model, hardware);
+  run.global_batch_size = 8;
+  const auto is_as_without = [&] {
+    PlanRun with = run;
+    with.knobs.fsdp = spec::Fsdp::torch;
+    run.knobs.fsdp = spec::Fsdp::none;
+    return predict_memory(with).peak_bytes() == predict_memory(run).peak_bytes() &&
+           predict_step(with, {}).seconds == predict_step(run, {}).seconds;
+  };
+  BOOST_TEST(is_as_without());
+  run.knobs.tp = 4;
+  BOOST_TEST(is_as_without());
+  BOOST_TEST((computed_knobs(run).precision == spec::PrecisionRecipe::fp32));
+  run.knobs.dp = 2;
+  BOOST_TEST(is_as_without());
+  BOOST_TEST((computed_knobs(run).precision == spec::PrecisionRecipe::bf16));
+  run.knobs.tp = 1;
+  BOOST_TEST(!is_as_without());
+}
+
 // Choices of a prepared run may change the width of what it computes in.
 BOOST_AUTO_TEST_CASE(a_prepared_step_follows_the_width_of_its_choices) {
   const spec::ModelSpec model = dense_model();
   const spec::HardwareSpec hardware = machine(8);
   PlanRun run = titan_run(model, hardware);
   run.knobs.tp = 4;
-  run.knobs.dp = 2;
   run.global_batch_size = 8;
   PreparedStep prepared(run);
   const double wide = prepared.price({}).seconds;
-  spec::PlanKnobs sharded = run.knobs;
-  sharded.fsdp = spec::Fsdp::torch;
-  prepared.choose(sharded);
+  spec::PlanKnobs narrow = run.knobs;
+  narrow.main_params = spec::StateType::bf16;
+  prepared.choose(narrow);
   PlanRun other = run;
-  other.knobs = sharded;
+  other.knobs = narrow;
   BOOST_TEST(prepared.price({}).seconds == predict_step(other, {}).seconds, kExactly);
   prepared.choose(run.knobs);
   BOOST_TEST(prepared.price({}).seconds == wide, kExactly);

@@ -12,6 +12,7 @@
 #include "kernels/base/parallel_for.h"
 #include "tuner/planner/rules.h"
 #include "tuner/planner/stages.h"
+#include "tuner/planner/titan_memory.h"
 
 namespace moetune::tuner::planner {
 
@@ -500,6 +501,8 @@ class Search {
         knobs.fsdp = Fsdp::none;
         knobs.distributed_optimizer = false;
       }
+      // What torchtitan makes of its sizes is no choice beside it.
+      if (!q_.is_of_megatron && knobs.fsdp != titan_sharding(knobs)) continue;
       double peak[2] = {-1, -1};
       double bounds[2] = {-1, -1};  // without and with overlap
       for (size_t t = 0; t < time_choices_.size(); ++t) {

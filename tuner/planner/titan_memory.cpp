@@ -22,8 +22,13 @@ double mlp_readers(const LayerSizes& sizes) { return sizes.model->has_gated_mlp 
 
 }  // namespace
 
+spec::Fsdp titan_sharding(const spec::PlanKnobs& k) {
+  if (k.dense_copies() == 1) return spec::Fsdp::none;
+  return k.has_replicas_only() ? k.fsdp : spec::Fsdp::torch;
+}
+
 bool has_titan_shards(const PlanRun& run) {
-  return !run.is_of_megatron && (run.knobs.fsdp != spec::Fsdp::none || run.knobs.ep > 1);
+  return !run.is_of_megatron && (titan_sharding(run.knobs) != spec::Fsdp::none || run.knobs.ep > 1);
 }
 
 bool is_titan_unsharded(const PlanRun& run) {
@@ -38,6 +43,7 @@ bool has_titan_autocast(const PlanRun& run) {
 
 spec::PlanKnobs computed_knobs(const PlanRun& run) {
   spec::PlanKnobs knobs = run.knobs;
+  if (!run.is_of_megatron) knobs.fsdp = titan_sharding(knobs);
   const bool is_wide =
       is_titan_unsharded(run) && knobs.main_params == StateType::fp32 && !has_titan_autocast(run);
   if (!is_wide) return knobs;

@@ -9,6 +9,10 @@
 
 namespace moetune::tuner::planner {
 
+/// What the run's sizes make of its sharding, as torchtitan takes it: FSDP over one rank is none,
+/// and replicas beside other parallelism have shards (DDP stands alone).
+spec::Fsdp titan_sharding(const spec::PlanKnobs& knobs);
+
 /// Whether the run's weights are PyTorch's FSDP2's, as torchtitan applies it: also where they have
 /// one shard only, beside experts on several ranks (0.2.2, `fsdp_enabled or ep_enabled`).
 bool has_titan_shards(const PlanRun& run);

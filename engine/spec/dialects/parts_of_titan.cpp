@@ -118,15 +118,22 @@ void read_degrees(Reading& in) {
   k.fsdp = is_sharded ? Fsdp::torch : Fsdp::none;
   k.distributed_optimizer = is_sharded;
   k.optimizer_instances = is_sharded ? static_cast<int32_t>(replicas) : 1;
+  if (!is_sharded && k.dp > 1 && !k.has_replicas_only()) {
+    in.note(fmt::format("'{}' {} beside other parallelism needs shards: they are taken",
+                        in.key("data_parallel_replicate_degree"), replicas));
+  }
 }
 
 void write_degrees(Writing& out) {
   const PlanKnobs& k = out.knobs();
+  // Experts are spread over shards only, and DDP beside stages or slices of tensors is refused
+  // ("DDP has not supported > 1D parallelism").
   const bool is_replicated =
-      k.fsdp == Fsdp::none && !k.distributed_optimizer && k.ep == 1 && k.dense_copies() == k.dp;
+      k.fsdp == Fsdp::none && !k.distributed_optimizer && k.has_replicas_only();
   int64_t replicas = is_replicated ? k.dp : k.optimizer_instances;
-  // Experts are spread over shards only.
-  const bool needs_shards = !is_replicated && k.ep > 1;
+  // Ranks that share sequences are shards of a replica.
+  const bool is_whole = k.dense_copies() == k.dp && !k.has_replicas_only();
+  const bool needs_shards = !is_replicated && (k.ep > 1 || is_whole);
   if (k.dp % replicas != 0 || (needs_shards && replicas == k.dp && replicas > 1)) {
     out.cannot_say(fmt::format("optimizer_instances={}", k.optimizer_instances),
                    "it leaves no shards");

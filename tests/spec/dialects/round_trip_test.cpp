@@ -174,9 +174,10 @@ void leave_out(RunConfig& run, Dialect dialect) {
     if (dialect == Dialect::megatron_bridge) k.fp8_param_gather = preset_gathers_fp8(k);
     return;
   }
-  const bool is_replicated =
-      k.fsdp == Fsdp::none && !k.distributed_optimizer && k.ep == 1 && k.cp == 1;
-  if (!is_replicated && k.ep > 1 && k.optimizer_instances == k.dp) k.optimizer_instances = 1;
+  const bool is_alone = k.tp == 1 && k.cp == 1 && k.pp == 1 && k.ep == 1;
+  const bool is_replicated = k.fsdp == Fsdp::none && !k.distributed_optimizer && is_alone;
+  const bool needs_shards = !is_replicated && (k.ep > 1 || (!is_alone && k.cp == 1));
+  if (needs_shards && k.optimizer_instances == k.dp) k.optimizer_instances = 1;
   const bool is_sharded = !is_replicated && (k.dp / k.optimizer_instances > 1 || k.cp > 1);
   k.fsdp = is_sharded ? Fsdp::torch : Fsdp::none;
   k.distributed_optimizer = is_sharded;

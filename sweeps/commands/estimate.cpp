@@ -138,8 +138,7 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
   if (tuner::planner::computed_knobs(owned.run).params_dtype != owned.run.knobs.params_dtype) {
     owned.notes.emplace_back(
         "torchtitan mixes no precision beside tensor or pipeline parallelism without FSDP: "
-        "weights, "
-        "activations and products are priced in 32 bits");
+        "weights, activations and all products but those in 8 bits are priced in 32 bits");
   }
   owned.run.load = options.ratio("imbalance", 1, 1000, 1);
   const Calibration calibration =

@@ -198,6 +198,24 @@ BOOST_AUTO_TEST_CASE(experts_on_several_ranks_are_of_fsdp) {
   BOOST_TEST(2 * mixed.peak.weights == mixed.peak.optimizer, kExactly);
 }
 
+// A recipe of 8 bits is for linear modules: attention and the head stay in 32.
+BOOST_AUTO_TEST_CASE(without_fsdp_float8_is_for_linear_modules_alone) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = titan_run(model, hardware);
+  run.global_batch_size = 8;
+  run.knobs.tp = 4;
+  const StepTime wide = predict_step(run, {});
+  run.knobs.precision = spec::PrecisionRecipe::fp8_current;
+  const StepTime mixed = predict_step(run, {});
+  BOOST_TEST(mixed.part(TimePart::attention) == wide.part(TimePart::attention), kExactly);
+  BOOST_TEST(mixed.part(TimePart::products) < wide.part(TimePart::products));
+  run.knobs.main_params = spec::StateType::bf16;
+  const StepTime narrow = predict_step(run, {});
+  BOOST_TEST(mixed.part(TimePart::attention) > 4 * narrow.part(TimePart::attention));
+  BOOST_TEST(mixed.part(TimePart::products) > 2 * narrow.part(TimePart::products));
+}
+
 // Shards follow from the sizes: FSDP over one rank is none, and replicas beside slices have it.
 BOOST_AUTO_TEST_CASE(sizes_say_what_is_sharded) {
   const spec::ModelSpec model = dense_model();

@@ -200,9 +200,10 @@ class StepPricer {
     const double bandwidth = hw_.memory_bytes_per_s * revision_;
     // Neither is one of the linear modules that a recipe is for.
     const bool is_plain = op.op == Op::router_gemm || op.op == Op::lm_head;
-    const spec::PrecisionRecipe recipe = is_plain && precision != spec::PrecisionRecipe::fp32
-                                             ? spec::PrecisionRecipe::bf16
-                                             : precision;
+    const bool is_wide = has_wide_elements(k_);
+    const spec::PrecisionRecipe others =
+        is_wide ? spec::PrecisionRecipe::fp32 : spec::PrecisionRecipe::bf16;
+    const spec::PrecisionRecipe recipe = is_plain ? others : precision;
     const bool is_narrow = recipe != spec::PrecisionRecipe::bf16 &&
                            recipe != spec::PrecisionRecipe::fp16 &&
                            recipe != spec::PrecisionRecipe::fp32;
@@ -228,9 +229,9 @@ class StepPricer {
         return seconds;
       }
       case Work::attention: {
-        if (recipe == spec::PrecisionRecipe::fp32) {
+        if (is_wide) {
           const double pairs = k_.fused_attention ? 1 : 2;  // the masked ones are computed, too
-          return pairs * op.flops / product_flops_per_s(rates_, hw_, recipe, false);
+          return pairs * op.flops / product_flops_per_s(rates_, hw_, others, false);
         }
         const bool is_latent = run_.model->mla.kv_lora_rank > 0;
         const double dim =

@@ -18,6 +18,9 @@ namespace {
 
 using Words = std::vector<std::string>;
 
+/// What runs a list of actions: any schedule.
+constexpr std::string_view kListed = "PipelineScheduleMulti";
+
 /// A schedule of torch (pipelining/schedules.py, get_schedule_class).
 struct Schedule {
   std::string_view name;
@@ -31,7 +34,10 @@ constexpr std::array kSchedules = {Schedule{"1F1B", true, false},
                                    Schedule{"LoopedBFS", false, true},
                                    Schedule{"InterleavedZeroBubble", false, false, true},
                                    Schedule{"ZBVZeroBubble", false, false},
-                                   Schedule{"DualPipeV", false, false}};
+                                   Schedule{"DualPipeV", false, false},
+                                   Schedule{"FlexibleInterleaved1F1B", false, false, true},
+                                   Schedule{"PipelineScheduleSingle", true, false},
+                                   Schedule{kListed, false, false}};
 constexpr std::string_view kFloat8Linear = "quantize.linear.float8";
 constexpr std::string_view kFloat8Experts = "quantize.grouped_mm.float8";
 constexpr std::string_view kMxLinear = "quantize.linear.mx";
@@ -251,11 +257,22 @@ void read_layers_per_stage(Reading& in, const Schedule& schedule) {
   k.vpp = static_cast<int32_t>(of_rank);
 }
 
+/// Whether the run has its schedule in a file of its own.
+bool has_listed_schedule(const Reading& in) {
+  const Setting* list = in.settings.find("parallelism.pipeline_parallel_schedule_csv");
+  return list != nullptr && !list->words.empty() && !list->words.front().empty();
+}
+
 void read_schedule(Reading& in) {
   PlanKnobs& k = in.run.knobs;
-  const std::string name = in.parts.word("pipeline_parallel_schedule");
+  std::string name = in.parts.word("pipeline_parallel_schedule");
   if (k.pp == 1) return;
+  if (name.empty()) name = fallback_of(row_of("pipeline_parallel_schedule"), in.dialect);
   const Schedule* schedule = find_schedule(name);
+  if (has_listed_schedule(in)) {
+    in.note("the pipeline's schedule is a file's: its order of forwards and backwards is not read");
+    if (schedule == nullptr) schedule = find_schedule(kListed);
+  }
   if (schedule == nullptr) {
     in.problem(fmt::format("'{}' '{}' is no schedule of torch; {}",
                            in.key("pipeline_parallel_schedule"), shown(name),

@@ -1,6 +1,7 @@
 // The schedules of pipelines that torchtitan takes from torch, by their names.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 
 #include "tests/spec/dialects/dialect_samples.h"
@@ -34,7 +35,11 @@ BOOST_AUTO_TEST_CASE(names_in_any_letters) {
                          {"loopedbfs", "LoopedBFS", 2, true, false},
                          {"interleavedzerobubble", "InterleavedZeroBubble", 2, false, true},
                          {"zbvzerobubble", "ZBVZeroBubble", 2, false, false},
-                         {"dualpipev", "DualPipeV", 2, false, false}}) {
+                         {"dualpipev", "DualPipeV", 2, false, false},
+                         {"flexibleinterleaved1f1b", "FlexibleInterleaved1F1B", 2, false, true},
+                         {"PipelineScheduleMulti", "PipelineScheduleMulti", 2, false, false},
+                         {"PipelineScheduleSingle", "PipelineScheduleSingle", 1, false, true},
+                         {"", "", 1, false, true}}) {
     BOOST_TEST_CONTEXT(row.name) {
       const RunConfig run = import_run(text_of(row.name, 4), Dialect::torchtitan);
       BOOST_TEST(run.pipeline_schedule == row.kept);
@@ -43,6 +48,17 @@ BOOST_AUTO_TEST_CASE(names_in_any_letters) {
       BOOST_TEST(has_rounds(run, run.knobs) == row.has_rounds);
     }
   }
+}
+
+// Whatever the schedule is called, a file may say it.
+BOOST_AUTO_TEST_CASE(a_listed_schedule_is_told) {
+  const std::string list = "pipeline_parallel_schedule_csv = \"actions.csv\"\n";
+  const RunConfig run = import_run(text_of("Bogus", 4) + list, Dialect::torchtitan);
+  BOOST_TEST(run.knobs.vpp == 2);
+  BOOST_TEST(std::ranges::any_of(
+      run.notes, [](const std::string& note) { return contains(note, "is a file's"); }));
+  const std::string none = "pipeline_parallel_schedule_csv = \"\"\n";
+  BOOST_TEST(!samples::refusal(text_of("Bogus", 4) + none, Dialect::torchtitan).empty());
 }
 
 BOOST_AUTO_TEST_CASE(unknown_names_are_refused) {

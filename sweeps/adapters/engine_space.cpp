@@ -50,6 +50,7 @@ planner::PlanRun plan_run_of(const UserRun& run, const spec::PlanKnobs& knobs) {
   plan.states_own_modules = run.config.has_own_modules;
   plan.holds_all_micro_batches = dialects::holds_all_micro_batches(run.config, knobs);
   plan.has_rounds = dialects::has_rounds(run.config, knobs);
+  plan.fills_stages = dialects::fills_stages(run.config, knobs);
   plan.takes_padded_deepep = dialects::takes_padded_deepep(run.config);
   if (!run.config.pipeline_layout.empty()) {
     plan.stages = spec::pipeline_stages_of(run.config.pipeline_layout);

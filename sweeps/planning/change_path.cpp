@@ -87,6 +87,7 @@ void make_change(const KnobGain& change, const PlanRun& goal, PlanRun& run) {
   } else if (change.knob == kSchedule) {
     run.holds_all_micro_batches = goal.holds_all_micro_batches;
     run.has_rounds = goal.has_rounds;
+    run.fills_stages = goal.fills_stages;
   } else {
     spec::set_plan_knob(run.knobs, *spec::find_plan_knob(change.knob), change.to);
   }
@@ -111,7 +112,10 @@ ChangedRun changed_run(const PlanRun& start, const PlanRun& goal,
     run.holds_all_micro_batches = goal.holds_all_micro_batches;
   }
   // Nor is it told to stages of another number: they have the goal's.
-  if (!have_same_stages(run, start)) run.has_rounds = goal.has_rounds;
+  if (!have_same_stages(run, start)) {
+    run.has_rounds = goal.has_rounds;
+    run.fills_stages = goal.fills_stages;
+  }
   // A size takes its devices from the replicas.
   spec::set_dp_for(run.hardware->num_devices(), run.knobs);
   if (has_goal_stages) {

@@ -277,6 +277,7 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   run.states_own_modules = config.has_own_modules;
   run.holds_all_micro_batches = dialects::holds_all_micro_batches(config, run.knobs);
   run.has_rounds = dialects::has_rounds(config, run.knobs);
+  run.fills_stages = dialects::fills_stages(config, run.knobs);
   run.takes_padded_deepep = dialects::takes_padded_deepep(config);
   const tuner::planner::PlanRule* broken = tuner::planner::broken_rule(run);
   if (broken != nullptr) {

@@ -542,6 +542,21 @@ BOOST_FIXTURE_TEST_CASE(schedules_without_rounds_take_any_micro_batches, Cli) {
   }
 }
 
+// Three micro-batches for eight stages.
+BOOST_FIXTURE_TEST_CASE(a_schedule_may_need_a_micro_batch_for_each_stage, Cli) {
+  for (const auto& [schedule, is_legal] :
+       {std::pair{"LoopedBFS", true}, {"ZBVZeroBubble", true}, {"DualPipeV", false}}) {
+    const std::string text = std::string(
+                                 "[training]\nseq_len = 4096\nlocal_batch_size = 3\n[parallelism]\n"
+                                 "pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"") +
+                             schedule + "\"\n";
+    const Answer answer = run({"estimate", "--run", text, "--dialect", "torchtitan", "--model",
+                               "llama3-8b", "--hardware", "h100-80g", "--gpus", "8"});
+    BOOST_TEST((answer.code == 0) == is_legal, schedule + answer.err);
+    BOOST_TEST((answer.err.find("schedule_fills_stages") == std::string::npos) == is_legal);
+  }
+}
+
 /// With all sizes of Qwen3 30B, on 8 x 2 ranks.
 constexpr const char* kWholeCommand =
     "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py --num-layers 48 --hidden-size 2048 "

@@ -104,6 +104,14 @@ constexpr PlanRule kRules[] = {
      kAnyEngine},
     {"vpp_needs_pp", [](Run run) { return run.knobs.vpp == 1 || run.knobs.pp > 1; },
      [](Run run) { return fmt::format("vpp {} without pipeline stages", run.knobs.vpp); }},
+    {"schedule_fills_stages",
+     [](Run run) {
+       return !run.fills_stages || num_micro_batches(run) >= int64_t{run.knobs.pp} * run.knobs.vpp;
+     },
+     [](Run run) {
+       return fmt::format("{} micro-batches are fewer than the {} stages that the schedule fills",
+                          num_micro_batches(run), int64_t{run.knobs.pp} * run.knobs.vpp);
+     }},
     {"stages_hold_layers",
      [](Run run) {
        const spec::PlanKnobs& k = run.knobs;

@@ -34,6 +34,8 @@ struct PlanRun {
   bool holds_all_micro_batches = false;
   /// Virtual stages take micro-batches in even rounds: all schedules but some of torch.
   bool has_rounds = true;
+  /// There is a micro-batch for each virtual stage at least (DualPipeV of torch).
+  bool fills_stages = false;
   /// Its DeepEP sends rows that are padded to a capacity: Megatron-Core's does not.
   bool takes_padded_deepep = false;
   /// Whether the rules of Megatron-Core hold and its memory is priced: torchtitan has an engine of

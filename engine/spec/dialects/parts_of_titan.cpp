@@ -27,14 +27,16 @@ struct Schedule {
   bool has_one_stage = false;       ///< a rank
   bool has_forwards_first = false;  ///< all of them come before the first backward
   bool has_rounds = false;          ///< it refuses micro-batches that make no even rounds
+  bool has_two_stages = false;      ///< a rank, no more
+  bool fills_stages = false;        ///< with at least a micro-batch each
 };
 constexpr std::array kSchedules = {Schedule{"1F1B", true, false},
                                    Schedule{"Interleaved1F1B", false, false, true},
                                    Schedule{"GPipe", true, true},
                                    Schedule{"LoopedBFS", false, true},
                                    Schedule{"InterleavedZeroBubble", false, false, true},
-                                   Schedule{"ZBVZeroBubble", false, false},
-                                   Schedule{"DualPipeV", false, false},
+                                   Schedule{"ZBVZeroBubble", false, false, false, true},
+                                   Schedule{"DualPipeV", false, false, false, true, true},
                                    Schedule{"FlexibleInterleaved1F1B", false, false, true},
                                    Schedule{"PipelineScheduleSingle", true, false},
                                    Schedule{kListed, false, false}};
@@ -73,7 +75,8 @@ std::string_view usual_schedule(const PlanKnobs& k) {
 
 /// Whether a schedule takes as many virtual stages.
 bool takes_stages_of(const PlanKnobs& k, const Schedule& schedule) {
-  return k.pp > 1 && schedule.has_one_stage == (k.vpp == 1);
+  return k.pp > 1 && schedule.has_one_stage == (k.vpp == 1) &&
+         (!schedule.has_two_stages || k.vpp == 2);
 }
 
 int32_t as_knob(Reading& in, std::string_view row, int64_t value) {
@@ -247,11 +250,13 @@ void read_layers_per_stage(Reading& in, const Schedule& schedule) {
     return;
   }
   const int64_t of_rank = stages / k.pp;
-  if ((of_rank == 1) != schedule.has_one_stage) {
+  if ((of_rank == 1) != schedule.has_one_stage || (schedule.has_two_stages && of_rank != 2)) {
     in.problem(fmt::format("'{}' {} makes {} stages a rank of {} layers, and '{}' '{}' takes {}",
                            in.key(kLayers), *of_stage, of_rank, layers,
                            in.key("pipeline_parallel_schedule"), schedule.name,
-                           schedule.has_one_stage ? "one" : "two or more"));
+                           schedule.has_one_stage    ? "one"
+                           : schedule.has_two_stages ? "two"
+                                                     : "two or more"));
     return;
   }
   k.vpp = static_cast<int32_t>(of_rank);
@@ -517,6 +522,11 @@ bool holds_all_micro_batches(const RunConfig& run, const PlanKnobs& knobs) {
 bool has_rounds(const RunConfig& run, const PlanKnobs& knobs) {
   const Schedule* schedule = find_schedule(run.pipeline_schedule);
   return schedule == nullptr || schedule->has_rounds || !takes_stages_of(knobs, *schedule);
+}
+
+bool fills_stages(const RunConfig& run, const PlanKnobs& knobs) {
+  const Schedule* schedule = find_schedule(run.pipeline_schedule);
+  return schedule != nullptr && schedule->fills_stages && takes_stages_of(knobs, *schedule);
 }
 
 void read_parts_of_titan(Reading& reading) {

@@ -138,6 +138,8 @@ bool names_dense_model(const RunConfig& run);
 bool holds_all_micro_batches(const RunConfig& run, const PlanKnobs& knobs);
 /// Whether virtual stages take the micro-batches in rounds, which have to be even.
 bool has_rounds(const RunConfig& run, const PlanKnobs& knobs);
+/// Whether each virtual stage needs a micro-batch.
+bool fills_stages(const RunConfig& run, const PlanKnobs& knobs);
 
 /// Whether a run's DeepEP takes experts that are padded to a capacity. Primus' own does; of a text
 /// that says both, import_run has found out that its framework need not refuse it.

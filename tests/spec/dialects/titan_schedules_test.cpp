@@ -61,6 +61,30 @@ BOOST_AUTO_TEST_CASE(a_listed_schedule_is_told) {
   BOOST_TEST(!samples::refusal(text_of("Bogus", 4) + none, Dialect::torchtitan).empty());
 }
 
+// Those in the shape of a V have two stages a rank.
+BOOST_AUTO_TEST_CASE(schedules_of_two_stages_take_no_more) {
+  const ImportOptions options = {.num_layers = 32};
+  const auto text_with = [](std::string_view schedule, int layers) {
+    return text_of(schedule, 4) + fmt::format(
+                                      "pipeline_parallel_layers_per_stage = {}\n"
+                                      "pipeline_parallel_first_stage_less_layers = 0\n"
+                                      "pipeline_parallel_last_stage_less_layers = 0\n",
+                                      layers);
+  };
+  for (const char* schedule : {"ZBVZeroBubble", "DualPipeV"}) {
+    RunConfig run = import_run(text_with(schedule, 4), Dialect::torchtitan, options);
+    BOOST_TEST(run.knobs.vpp == 2);
+    BOOST_TEST(!has_rounds(run, run.knobs));
+    BOOST_TEST(fills_stages(run, run.knobs) == (std::string_view(schedule) == "DualPipeV"));
+    run.knobs.vpp = 4;
+    BOOST_TEST(has_rounds(run, run.knobs));
+    BOOST_TEST(!fills_stages(run, run.knobs));
+    BOOST_CHECK_THROW(import_run(text_with(schedule, 2), Dialect::torchtitan, options),
+                      base::UsageError);
+  }
+  BOOST_TEST(import_run(text_with("LoopedBFS", 2), Dialect::torchtitan, options).knobs.vpp == 4);
+}
+
 BOOST_AUTO_TEST_CASE(unknown_names_are_refused) {
   const auto message_of = [](std::string_view schedule) {
     return samples::refusal(text_of(schedule, 4), Dialect::torchtitan);

@@ -431,6 +431,8 @@ int run_plan_command(const CommandOptions& options) {
       }
       // What is not searched over stays as it is there, such as precision and types.
       question.base = theirs->run.knobs;
+      // Plans are for Transformer Engine's modules, whose attention keeps no scores.
+      if (planner::has_own_modules(theirs->run)) question.base.fused_attention = true;
       if (*dialect != Dialect::torchtitan) turn_on_free_switches(question.base);
     }
     settle(today_config && today_config->dialect == dialect);

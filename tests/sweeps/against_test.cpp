@@ -404,6 +404,29 @@ BOOST_FIXTURE_TEST_CASE(a_plan_is_as_fast_as_its_own_settings, Cli) {
   BOOST_TEST(theirs["speed_ratio"].get<double>() == 1, boost::test_tools::tolerance(1e-9));
 }
 
+// Plans are for Transformer Engine's modules: that they go for Megatron-Core's own is told.
+BOOST_FIXTURE_TEST_CASE(plans_leave_own_modules, Cli) {
+  const std::string local =
+      "pretrain_gpt.py --expert-model-parallel-size 8 --micro-batch-size 1 "
+      "--global-batch-size 256 --seq-length 4096 --bf16 --use-distributed-optimizer "
+      "--moe-grouped-gemm --transformer-impl local";
+  const Answer answer = run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus",
+                             "16", "--fix", "tp=1", "--fix", "pp=1", "--top", "1", "--against",
+                             local, "--export", "megatron-lm", "--format", "json"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json document = json::parse(answer.out);
+  BOOST_TEST(!says(document["exported"].get<std::string>(), "--transformer-impl"));
+  const json& theirs = document["against"];
+  check_path(theirs);
+  const auto attention = std::ranges::find_if(
+      theirs["changes"], [](const json& change) { return change["knob"] == "fused_attention"; });
+  BOOST_TEST_REQUIRE((attention != theirs["changes"].end()));
+  BOOST_TEST(says((*attention)["flags"].dump(), "without --transformer-impl"), attention->dump());
+  check_refused({"estimate", "--run", local + " --context-parallel-size 2", "--model",
+                 "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16"},
+                2, {"own_modules_without_cp"});
+}
+
 // A rank alone has nothing to share out: that FSDP comes with other sizes is no change by itself.
 BOOST_FIXTURE_TEST_CASE(shards_of_one_rank_are_no_change, Cli) {
   const Answer answer =

@@ -42,6 +42,23 @@ BOOST_AUTO_TEST_CASE(deepep_takes_no_padding) {
   BOOST_TEST(broken_rules(run).empty());
 }
 
+BOOST_AUTO_TEST_CASE(own_modules_take_whole_sequences) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(16);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.cp = 2;
+  run.knobs.dp = 8;
+  run.states_own_modules = true;
+  run.knobs.fused_attention = false;
+  BOOST_TEST(breaks(run, "own_modules_without_cp"));
+  // Attention without scores is not theirs.
+  run.knobs.fused_attention = true;
+  BOOST_TEST(broken_rules(run).empty());
+  run.knobs.fused_attention = false;
+  run.states_own_modules = false;
+  BOOST_TEST(broken_rules(run).empty());
+}
+
 BOOST_AUTO_TEST_CASE(multi_token_prediction_is_recomputed_by_itself) {
   spec::ModelSpec model = moe_model();
   model.mtp.depth = 1;

@@ -272,6 +272,12 @@ constexpr PlanRule kRules[] = {
        return !is_of_megatron(run) || k.fsdp != spec::Fsdp::torch || (k.pp == 1 && k.ep == 1);
      },
      [](Run) { return std::string("FSDP2 excludes pipeline stages and expert parallelism"); }},
+    {"own_modules_without_cp", [](Run run) { return !has_own_modules(run) || run.knobs.cp == 1; },
+     [](Run run) {
+       return fmt::format(
+           "cp {}: Megatron-Core's own attention (transformer_impl local) takes whole sequences",
+           run.knobs.cp);
+     }},
     {"router_graph_or_recompute",
      [](Run run) {
        const PlanKnobs& k = run.knobs;

@@ -97,8 +97,14 @@ void add_measured(const planner::PlanRun& run, double tokens_per_s,
   ++same->num_runs;
   same->low = std::min(same->low, tokens_per_s / kRunAgain);
   same->high = std::max(same->high, tokens_per_s * kRunAgain);
-  same->vocab_size = std::max(same->vocab_size, run.model->vocab_size);
-  same->memory_bytes = std::min(same->memory_bytes, run.hardware->memory_bytes);
+  // One run shows both: what two ran apart may not fit together. 0 is of a file of before.
+  const bool is_unsaid = same->vocab_size == 0 || same->memory_bytes == 0;
+  const bool shows_more =
+      run.model->vocab_size >= same->vocab_size && run.hardware->memory_bytes <= same->memory_bytes;
+  if (is_unsaid || shows_more) {
+    same->vocab_size = run.model->vocab_size;
+    same->memory_bytes = run.hardware->memory_bytes;
+  }
 }
 
 const MeasuredFigure* measured_of(const planner::PlanRun& run,

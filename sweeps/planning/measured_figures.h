@@ -18,8 +18,9 @@ struct MeasuredFigure {
   double tokens_per_s = 0;  ///< of one device, the mean
   double low = 0;           ///< 5 % below the slowest
   double high = 0;          ///< 5 % above the fastest
-  int64_t vocab_size = 0;   ///< the largest that ran
-  /// Of a device, the least on which it ran; 0: unknown.
+  /// Of one run, with a larger vocabulary on no more memory of a device than those before it. 0:
+  /// unknown.
+  int64_t vocab_size = 0;
   int64_t memory_bytes = 0;
 };
 

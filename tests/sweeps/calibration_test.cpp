@@ -5,6 +5,8 @@
 
 #include "kernels/base/error.h"
 #include "sweeps/planning/machines.h"
+#include "sweeps/planning/measured_figures.h"
+#include "sweeps/planning/named_files.h"
 #include "sweeps/planning/rates_file.h"
 #include "tests/sweeps/cli_fixture.h"
 
@@ -38,6 +40,39 @@ constexpr const char* kCommandOfLog =
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(calibrations)
+
+// A large vocabulary that ran on a large device, and a small one on a small: not both at once.
+BOOST_AUTO_TEST_CASE(one_run_shows_what_fits) {
+  const auto machine = machine_of("h100-80g", 8);
+  const auto named = model_named("llama3-8b");
+  spec::HardwareSpec hardware = *machine;
+  spec::ModelSpec model = *named;
+  tuner::planner::PlanRun run;
+  run.model = &model;
+  run.hardware = &hardware;
+  std::vector<MeasuredFigure> figures;
+  const auto add = [&](int64_t vocab_size, int64_t memory_bytes) {
+    model.vocab_size = vocab_size;
+    hardware.memory_bytes = memory_bytes;
+    add_measured(run, 7000, figures);
+  };
+  const auto fits = [&](int64_t vocab_size, double capacity_bytes) {
+    model.vocab_size = vocab_size;
+    return shows_that_it_fits(figures.front(), run, capacity_bytes);
+  };
+  add(128000, 80);
+  add(32000, 40);
+  BOOST_TEST_REQUIRE(figures.size() == 1U);
+  BOOST_TEST(fits(128000, 80));
+  BOOST_TEST(!fits(128000, 40));
+  add(128000, 60);
+  BOOST_TEST(fits(128000, 60));
+  BOOST_TEST(!fits(128001, 60));
+  // Files of before say neither.
+  figures.front().vocab_size = figures.front().memory_bytes = 0;
+  add(32000, 40);
+  BOOST_TEST(fits(32000, 40));
+}
 
 BOOST_AUTO_TEST_CASE(factors_are_keyed_by_device_precision_routing_and_half_year) {
   using spec::PrecisionRecipe;

@@ -68,6 +68,8 @@ struct MeasuredRun {
   const char* settings;
   double reserved_gib;  ///< "memory" of the log: torch's largest reserved
   double step_ms;       ///< of the last steps that were not profiled
+  double priced_gib;    ///< allocated, as docs/planner.md has it
+  double priced_ms;
 };
 
 std::ostream& operator<<(std::ostream& out, const MeasuredRun& run) { return out << run.settings; }
@@ -75,37 +77,37 @@ std::ostream& operator<<(std::ostream& out, const MeasuredRun& run) { return out
 const MeasuredRun kRuns[] = {
     {&kDense,
      "--training.seq_len 8192 --training.local_batch_size 1 --activation_checkpoint.mode none",
-     62.41, 298},
+     62.41, 298, 60.25, 296.0},
     {&kDense,
      "--training.seq_len 8192 --training.local_batch_size 1 --activation_checkpoint.mode selective "
      "--activation_checkpoint.selective_ac_option op",
-     55.50, 323},
+     55.50, 323, 49.92, 323.9},
     {&kDense,
      "--training.seq_len 8192 --training.local_batch_size 1 --activation_checkpoint.mode full",
-     53.48, 365},
+     53.48, 365, 46.54, 360.4},
     {&kExperts,
      "--training.seq_len 4096 --training.local_batch_size 2 --activation_checkpoint.mode none",
-     65.49, 209},
+     65.49, 209, 61.22, 182.4},
     {&kExperts,
      "--training.seq_len 4096 --training.local_batch_size 2 --activation_checkpoint.mode selective "
      "--activation_checkpoint.selective_ac_option op",
-     53.62, 243},
+     53.62, 243, 50.66, 214.2},
     {&kExperts,
      "--training.seq_len 4096 --training.local_batch_size 4 --activation_checkpoint.mode full",
-     76.59, 405},
+     76.59, 405, 64.12, 359.1},
     // A sweep of the same model: four, two and one micro-batches a step.
     {&kExperts,
      "--training.seq_len 4096 --training.local_batch_size 1 --training.global_batch_size 4 "
      "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op",
-     56.28, 617},
+     56.28, 617, 54.61, 485.0},
     {&kExperts,
      "--training.seq_len 4096 --training.local_batch_size 2 --training.global_batch_size 4 "
      "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op",
-     66.38, 452},
+     66.38, 452, 62.00, 392.4},
     {&kExperts,
      "--training.seq_len 4096 --training.local_batch_size 4 --training.global_batch_size 4 "
      "--activation_checkpoint.mode selective --activation_checkpoint.selective_ac_option op",
-     77.00, 399},
+     77.00, 399, 65.19, 348.2},
 };
 
 struct Estimates : Cli {
@@ -130,11 +132,16 @@ BOOST_DATA_TEST_CASE_F(Estimates, what_was_measured_is_within_what_is_estimated,
   const double reserved = measured.reserved_gib * kGiB;
   // More is reserved than allocated, by at most the upper end.
   BOOST_TEST(row["peak_allocated_bytes"].get<double>() < reserved);
+  BOOST_TEST(row["peak_allocated_bytes"].get<double>() > 0.8 * reserved);
   BOOST_TEST(row["peak_allocated_bytes_high"].get<double>() > reserved);
   // What ran is not impossible.
   BOOST_TEST(row["verdict"] != "oom");
   BOOST_TEST(row["left_bytes"].get<double>() > 0);
   BOOST_TEST((row["verdict"] == "fits") == (row["load_that_fits"].get<double>() >= 1));
+  const auto as_documented = boost::test_tools::tolerance(0.01);
+  BOOST_TEST(row["peak_allocated_bytes"].get<double>() == measured.priced_gib * kGiB,
+             as_documented);
+  BOOST_TEST(row["step_time_ns"].get<double>() == 1e6 * measured.priced_ms, as_documented);
   const double ratio = row["step_time_ns"].get<double>() / 1e6 / measured.step_ms;
   BOOST_TEST(std::abs(std::log(ratio)) < 0.3, "step time over measured: " << ratio);
 }

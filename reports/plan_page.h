@@ -119,6 +119,7 @@ struct PlanMiss {
 struct PlanWayOut {
   std::string what;
   double missing_bytes = 0;
+  bool is_tight = false;  ///< nothing is missing as predicted, and it is not sure to fit
 };
 
 /// The first plan's step, played.

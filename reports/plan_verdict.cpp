@@ -223,9 +223,9 @@ std::string plan_misses(const PlanPage& page) {
       "missing</th><th></th></tr></thead><tbody>\n";
   for (const PlanWayOut& way : page.ways_out) {
     const bool fits = way.missing_bytes <= 0;
-    html +=
-        fmt::format("<tr><td>{}</td><td class=\"num\">{}</td><td>{}</td></tr>\n", escape(way.what),
-                    fits ? "–" : rounded_bytes(way.missing_bytes), fits ? "fits" : "");
+    html += fmt::format("<tr><td>{}</td><td class=\"num\">{}</td><td>{}</td></tr>\n",
+                        escape(way.what), fits ? "–" : rounded_bytes(way.missing_bytes),
+                        !fits ? "" : (way.is_tight ? "may fit" : "fits"));
   }
   return html + "</tbody></table></div>\n";
 }

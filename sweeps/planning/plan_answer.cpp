@@ -148,10 +148,13 @@ std::vector<WayOut> ways_out_of(const PlanQuestion& question, const planner::Pla
                                 const Calibration& calibration) {
   std::vector<WayOut> ways;
   using Names = std::vector<std::string_view>;
+  const double capacity =
+      static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
   // `knobs` are those that it changes.
   const auto add = [&](std::string what, const Names& knobs,
                        const std::function<void(PlanRun&)>& change) {
     double least = std::numeric_limits<double>::infinity();
+    bool is_sure = false;
     for (const planner::PlannedConfig& miss : answer.nearest) {
       PlanRun run = run_with(question, miss);
       change(run);
@@ -160,12 +163,16 @@ std::vector<WayOut> ways_out_of(const PlanQuestion& question, const planner::Pla
         return question.can_say == nullptr || question.can_say(run.knobs, knob);
       });
       if (!is_sayable) continue;
-      least = std::min(least, missing_bytes(question, planner::predict_memory(run).peak_bytes()));
+      const double peak = planner::predict_memory(run).peak_bytes();
+      least = std::min(least, missing_bytes(question, peak));
+      is_sure = is_sure || verdict_of(run, peak, capacity) == Verdict::fits;
     }
     // A change that frees next to nothing of what is missing is no way out.
     constexpr double kLeastShare = 0.01;
     const double before = missing_bytes(question, answer.nearest.front().peak_bytes);
-    if (least <= (1 - kLeastShare) * before) ways.push_back({std::move(what), least});
+    if (least <= (1 - kLeastShare) * before) {
+      ways.push_back({std::move(what), least, least <= 0 && !is_sure});
+    }
   };
   const auto narrow_moments = [](PlanRun& run) {
     run.knobs.exp_avg = run.knobs.exp_avg_sq = spec::StateType::bf16;
@@ -205,12 +212,16 @@ std::vector<WayOut> ways_out_of(const PlanQuestion& question, const planner::Pla
     const spec::HardwareSpec machine = with_devices(*question.hardware, devices);
     PlanQuestion more = question;
     more.hardware = &machine;
-    more.num_best = 1;
+    more.num_best = PlanQuestion{}.num_best;
     more.wants_space = false;
     const planner::PlanAnswer found = planner::search_plans(more, calibration.rates);
     if (found.num_fit > 0) {
       const double missing = missing_bytes(more, found.best.front().peak_bytes);
-      ways.insert(ways.begin(), {fmt::format("{} devices (--gpus {})", devices, devices), missing});
+      const bool is_sure = std::ranges::any_of(found.best, [&](const planner::PlannedConfig& plan) {
+        return verdict_of(run_with(more, plan), plan.peak_bytes, capacity) == Verdict::fits;
+      });
+      ways.insert(ways.begin(),
+                  {fmt::format("{} devices (--gpus {})", devices, devices), missing, !is_sure});
       break;
     }
     if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >

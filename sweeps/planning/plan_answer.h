@@ -45,6 +45,7 @@ struct ThumbOpinion {
 struct WayOut {
   std::string what;
   double missing_bytes = 0;  ///< memory that is still missing after it, at least; <= 0: it fits
+  bool is_tight = false;     ///< it fits as predicted, and is not sure to: torchtitan's may not
 };
 
 /// The first plan with another global batch.

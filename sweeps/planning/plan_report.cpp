@@ -195,7 +195,7 @@ PlanPage plan_page(PlanResult& result, const std::string& model, const std::stri
                            config.peak_bytes, missing_bytes(question, config.peak_bytes)});
   }
   for (const WayOut& way : result.ways_out) {
-    page.ways_out.push_back({way.what, way.missing_bytes});
+    page.ways_out.push_back({way.what, way.missing_bytes, way.is_tight});
   }
   return page;
 }

@@ -164,7 +164,7 @@ void add_nothing_fits(const PlanResult& result, std::string& text) {
   for (const WayOut& way : result.ways_out) {
     text += fmt::format("  {}: {}\n", way.what,
                         way.missing_bytes <= 0
-                            ? std::string("fits")
+                            ? std::string(way.is_tight ? "may fit" : "fits")
                             : fmt::format("{} missing, {} less", bytes(way.missing_bytes),
                                           bytes(before - way.missing_bytes)));
   }

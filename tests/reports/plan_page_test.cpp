@@ -156,11 +156,14 @@ BOOST_AUTO_TEST_CASE(where_nothing_fits_the_page_says_what_is_missing) {
   page.played.reset();
   page.helps.clear();
   page.misses = {{"tp 8", "recompute full", 95 * kGiB, 20 * kGiB}};
-  page.ways_out = {{"32 devices (--gpus 32)", -kGiB}, {"moments of 16 bits", 4 * kGiB}};
+  page.ways_out = {{"32 devices (--gpus 32)", -kGiB, false},
+                   {"moments of 16 bits", 4 * kGiB, false},
+                   {"half the sequence", -kGiB, true}};
   const std::string html = render_plan(page);
   BOOST_TEST(has(html, "Nothing fits on 16 devices of machine: 20.0 GiB are missing"));
   BOOST_TEST(has(html, "<section id=\"misses\""));
-  BOOST_TEST(has(html, "32 devices (--gpus 32)"));
+  BOOST_TEST(has(html, "32 devices (--gpus 32)</td><td class=\"num\">–</td><td>fits</td>"));
+  BOOST_TEST(has(html, "half the sequence</td><td class=\"num\">–</td><td>may fit</td>"));
   BOOST_TEST(has(html, "4.00 GiB"));
   for (const char* id : {"plans", "memory", "timeline"}) {
     BOOST_TEST(!has(html, "<section id=\"" + std::string(id) + "\""), id);

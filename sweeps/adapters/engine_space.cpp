@@ -14,6 +14,7 @@
 #include "kernels/base/units.h"
 #include "sweeps/adapters/engine_words.h"
 #include "sweeps/adapters/shell_text.h"
+#include "sweeps/planning/estimate.h"
 #include "sweeps/planning/rates_file.h"
 #include "sweeps/runs/remedies.h"
 #include "tuner/planner/memory_profile.h"
@@ -33,8 +34,8 @@ using tuner::SettingsMove;
 constexpr std::array<std::string_view, 7> kLayoutKnobs = {
     "tp", "cp", "pp", "vpp", "ep", "etp", "micro_batch_size"};
 constexpr size_t kMostCombinations = 20'000;
-/// Of a device's memory: plans are off by a tenth at worst, so what is predicted to need a little
-/// more is tried.
+/// Of a device's memory: plans for Megatron-Core are off by a tenth at worst, so what is predicted
+/// to need a little more is tried.
 constexpr double kCertainlyTooLarge = 1.12;
 
 planner::PlanRun plan_run_of(const UserRun& run, const spec::PlanKnobs& knobs) {
@@ -131,7 +132,14 @@ std::string EngineSpace::too_large(const tuner::TrialRequest& request) const {
   if (peak <= 0 || run_->hardware == nullptr || run_->hardware->memory_bytes <= 0) return {};
   const double device = planner::device_bytes(static_cast<double>(peak));
   const auto capacity = static_cast<double>(run_->hardware->memory_bytes);
-  if (device <= kCertainlyTooLarge * capacity) return {};
+  if (run_->config.dialect == dialects::Dialect::torchtitan) {
+    // Less is known of its memory than a tenth.
+    const Settings settings(request.settings.begin(), request.settings.end());
+    const planner::PlanRun plan = plan_run_of(*run_, config_with(*run_, settings).knobs);
+    if (verdict_of(plan, static_cast<double>(peak), capacity) != Verdict::oom) return {};
+  } else if (device <= kCertainlyTooLarge * capacity) {
+    return {};
+  }
   return fmt::format("predicted to need {} of {}", base::format_bytes(static_cast<int64_t>(device)),
                      base::format_bytes(run_->hardware->memory_bytes));
 }

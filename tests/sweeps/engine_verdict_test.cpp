@@ -2,8 +2,13 @@
 // our own trials is, and show and the report tell it. The engine is tests/fakes/pretrain_gpt.
 #include <boost/test/unit_test.hpp>
 #include <map>
+#include <memory>
 
 #include "profiler/store/store.h"
+#include "sweeps/adapters/engine_space.h"
+#include "sweeps/adapters/user_run.h"
+#include "sweeps/planning/machines.h"
+#include "sweeps/planning/named_files.h"
 #include "tests/sweeps/cli_fixture.h"
 
 namespace moetune::sweeps {
@@ -31,6 +36,37 @@ store::TrialRow first_look(const store::Store& store) {
 }
 
 }  // namespace
+
+// A trial is left out where it is impossible: of torchtitan's memory less is known.
+BOOST_AUTO_TEST_CASE(torchtitan_may_need_less_than_is_predicted) {
+  using spec::dialects::Dialect;
+  UserRun run;
+  run.dialect = Dialect::torchtitan;
+  run.config = spec::dialects::import_run(
+      "[training]\nseq_len = 8192\nlocal_batch_size = 1\n[parallelism]\n"
+      "data_parallel_shard_degree = 8\n",
+      Dialect::torchtitan);
+  run.world_size = 8;
+  run.model = model_named("llama3-8b");
+  run.hardware = machine_of("h100-80g", 8);
+  run.sweep.base.training.seq_length = 8192;
+  run.sweep.base.training.global_batch_size = 8;
+  const tuner::TrialRequest request =
+      EngineSpace(std::make_shared<const UserRun>(run)).request(settings_of(run), false, 1);
+  const auto peak = static_cast<double>(request.prediction.peak_bytes);
+  BOOST_TEST_REQUIRE(peak > 0);
+  const auto is_left_out = [&](Dialect dialect, double share_of_peak) {
+    spec::HardwareSpec hardware = *run.hardware;
+    hardware.memory_bytes = static_cast<int64_t>(share_of_peak * peak);
+    UserRun other = run;
+    other.config.dialect = dialect;
+    other.hardware = std::make_shared<const spec::HardwareSpec>(hardware);
+    return !EngineSpace(std::make_shared<const UserRun>(other)).too_large(request).empty();
+  };
+  BOOST_TEST(is_left_out(Dialect::megatron_lm, 0.85));
+  BOOST_TEST(!is_left_out(Dialect::torchtitan, 0.85));
+  BOOST_TEST(is_left_out(Dialect::torchtitan, 0.6));
+}
 
 // The traced step has 40 products of 1 ms, behind each a collective of 3 ms that nothing hides, and
 // 910 us before the first one: 15 us until it is launched, 20 us in which the device may start.

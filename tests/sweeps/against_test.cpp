@@ -74,8 +74,9 @@ std::set<std::string> knobs_of(const json& changes) {
 }
 
 /// The steps take each change once, on top of one another. What fits goes on to fit, and together
-/// they are as much faster as the plan is.
-void check_path(const json& theirs) {
+/// they are as much faster as the plan is. Of torchtitan what has room may not be sure to fit
+/// (`is_sure`).
+void check_path(const json& theirs, bool is_sure = true) {
   constexpr double kTolerance = 1e-9;
   std::set<std::string> taken;
   size_t num_taken = 0;
@@ -89,11 +90,13 @@ void check_path(const json& theirs) {
     product *= step["speed_ratio"].get<double>();
     BOOST_TEST(step["cumulative_speed_ratio"].get<double>() == product,
                boost::test_tools::tolerance(kTolerance));
-    BOOST_TEST((step["missing_bytes"].get<int64_t>() <= 0) == (step["verdict"] == "fits"));
+    const bool has_room = step["missing_bytes"].get<int64_t>() <= 0;
+    BOOST_TEST((is_sure ? has_room : has_room && step["verdict"] == "fits") ==
+               (step["verdict"] == "fits"));
     BOOST_TEST((!has_fit || step["verdict"] == "fits"), theirs["path"].dump());
     has_fit = step["verdict"] == "fits";
   }
-  BOOST_TEST(has_fit);
+  BOOST_TEST((has_fit || !is_sure));
   BOOST_TEST(num_taken == theirs["changes"].size());
   BOOST_TEST((taken == knobs_of(theirs["changes"])), theirs["path"].dump());
   BOOST_TEST(product == theirs["speed_ratio"].get<double>(),
@@ -441,7 +444,7 @@ BOOST_FIXTURE_TEST_CASE(shards_of_one_rank_are_no_change, Cli) {
   BOOST_TEST(document["plans"][0]["knobs"]["fsdp"] == "torch");
   const json& theirs = document["against"];
   BOOST_TEST(!knobs_of(theirs["changes"]).contains("fsdp"), theirs["changes"].dump());
-  check_path(theirs);
+  check_path(theirs, false);
   for (const json& step : theirs["path"]) BOOST_TEST(!step["flags"].empty(), step.dump());
 }
 

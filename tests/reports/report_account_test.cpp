@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/spec/communicators.h"
@@ -116,8 +117,12 @@ BOOST_AUTO_TEST_CASE(a_note_says_why_there_is_no_trace) {
   }
 }
 
-// A trial of another engine says neither its hardware nor, in a stranger's file, only good words.
-BOOST_AUTO_TEST_CASE(verdict_and_roof_are_taken_from_texts_of_the_trial) {
+namespace {
+
+using Texts = std::vector<std::pair<std::string, std::string>>;
+
+/// The report where trials do not say their hardware, and have these texts beside their own.
+std::string page_of_strangers(const Texts& texts) {
   const TempFolder folder;
   tests::make_fixture(folder.file("runs.db"));
   {
@@ -125,16 +130,24 @@ BOOST_AUTO_TEST_CASE(verdict_and_roof_are_taken_from_texts_of_the_trial) {
     store::Statement(store.database(),
                      "UPDATE trial SET spec_json = json_remove(spec_json, '$.hardware')")
         .run();
-    const auto add = [&](int64_t ordinal, const std::string& name, const std::string& text) {
+    int64_t ordinal = 5000;  // behind the trials' own
+    for (const auto& [name, text] : texts) {
       store::Statement(store.database(), "INSERT INTO trial_log SELECT id, ?, ?, ? FROM trial")
-          .bind_all(ordinal, name, text)
+          .bind_all(ordinal++, name, text)
           .run();
-    };
-    add(5000, "device_peaks", R"({"peak_flops_per_s": 2e11, "memory_bytes_per_s": 1e10})");
-    add(5001, "wall_evidence",
-        R"({"summary": "a <wall>", "evidence": [{"text": "120 ms: of that"}, {"text": 5}, 7]})");
+    }
   }
-  const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
+  return render_report(store::Store::open_read_only(folder.file("runs.db")));
+}
+
+}  // namespace
+
+// A trial of another engine says neither its hardware nor, in a stranger's file, only good words.
+BOOST_AUTO_TEST_CASE(verdict_and_roof_are_taken_from_texts_of_the_trial) {
+  const std::string page = page_of_strangers(
+      {{"device_peaks", R"({"peak_flops_per_s": 2e11, "memory_bytes_per_s": 1e10})"},
+       {"wall_evidence",
+        R"({"summary": "a <wall>", "evidence": [{"text": "120 ms: of that"}, {"text": 5}, 7]})"}});
   for (const char* part :
        {"<p>a &lt;wall&gt;</p>", "<li>120 ms: of that</li>", "\"peak\":200000000000.0"}) {
     BOOST_TEST(page.find(part) != std::string::npos, part);
@@ -143,24 +156,11 @@ BOOST_AUTO_TEST_CASE(verdict_and_roof_are_taken_from_texts_of_the_trial) {
 
 // A stranger's text may be of any length: what no writer of ours needs is not read.
 BOOST_AUTO_TEST_CASE(endless_texts_of_a_trial_are_cut) {
-  const TempFolder folder;
-  tests::make_fixture(folder.file("runs.db"));
-  {
-    const store::Store store = store::Store::open(folder.file("runs.db"));
-    store::Statement(store.database(),
-                     "UPDATE trial SET spec_json = json_remove(spec_json, '$.hardware')")
-        .run();
-    const auto add = [&](int64_t ordinal, const std::string& name, const std::string& text) {
-      store::Statement(store.database(), "INSERT INTO trial_log SELECT id, ?, ?, ? FROM trial")
-          .bind_all(ordinal, name, text)
-          .run();
-    };
-    add(5000, "device_peaks",
-        R"({"peak_flops_per_s": 2e11, "memory_bytes_per_s": 1e10)" + std::string(5'000, ' ') + "}");
-    add(5001, "wall_evidence", R"({"summary": "an earlier wall"})");
-    add(5002, "wall_evidence", R"({"summary": "a wall")" + std::string(1'000'001, ' ') + "}");
-  }
-  const std::string page = render_report(store::Store::open_read_only(folder.file("runs.db")));
+  const std::string page = page_of_strangers(
+      {{"device_peaks",
+        R"({"peak_flops_per_s": 2e11, "memory_bytes_per_s": 1e10)" + std::string(5'000, ' ') + "}"},
+       {"wall_evidence", R"({"summary": "an earlier wall"})"},
+       {"wall_evidence", R"({"summary": "a wall")" + std::string(1'000'001, ' ') + "}"}});
   for (const char* part : {"id=\"data-roofline\"", "an earlier wall", "<p>a wall</p>"}) {
     BOOST_TEST(page.find(part) == std::string::npos, part);
   }

@@ -14,16 +14,29 @@ constexpr int64_t kMostSeenSteps = 8;
 
 }  // namespace
 
+int64_t rows_at_load(const plan::LayerDims& dims, double load) {
+  const int64_t all = dims.expert_ranks * dims.tokens * dims.topk;
+  return std::min(all, static_cast<int64_t>(load * static_cast<double>(dims.received_rows)));
+}
+
 BusiestBindings::BusiestBindings(const spec::TrialSpec& trial, const plan::StepProgram& program,
-                                 const ReceivedRows& rows)
-    : balanced_(plan::BalancedBindings(trial, program.rank).at(0, 0)) {
+                                 const ReceivedRows& rows, double load)
+    : same_(plan::BalancedBindings(trial, program.rank).at(0, 0)) {
   const plan::Layout& layout = program.layout;
-  if (!rows.has_profile() || layout.ep == 1) return;
+  if (layout.ep == 1) return;
+  const int64_t own = layout.rank_in(plan::Group::ep, program.rank);
+  if (!rows.has_profile()) {
+    const auto moe = std::ranges::find_if(program.segments,
+                                          [](const auto& segment) { return segment->dims.is_moe; });
+    if (load <= 1 || moe == program.segments.end()) return;
+    const plan::LayerDims& dims = (*moe)->dims;
+    same_ = plan::make_route(dims, own, plan::uneven_counts(dims, own, rows_at_load(dims, load)));
+    return;
+  }
   std::vector<ReceivedRows::OfRank> members;
   for (const int member : layout.group_ranks(plan::Group::ep, program.rank)) {
     members.push_back(rows.of_rank(layout, trial.knobs, member));
   }
-  const int64_t own = layout.rank_in(plan::Group::ep, program.rank);
   // The timed steps: the first ones are the most uneven, and are not timed.
   const int64_t first = std::min(trial.num_warmup_steps, rows.num_steps() - 1);
   const int64_t num_steps = std::clamp<int64_t>(trial.num_steps, 1, rows.num_steps() - first);
@@ -52,7 +65,7 @@ BusiestBindings::BusiestBindings(const spec::TrialSpec& trial, const plan::StepP
 
 const plan::Route& BusiestBindings::at(int64_t layer, int64_t micro_batch) const {
   const auto found = routes_.find({layer, micro_batch});
-  return found == routes_.end() ? balanced_ : found->second;
+  return found == routes_.end() ? same_ : found->second;
 }
 
 }  // namespace moetune::tuner

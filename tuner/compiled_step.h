@@ -17,8 +17,10 @@ namespace moetune::tuner {
 /// as the busiest one receives.
 class CompiledStep {
  public:
-  /// The spec must satisfy its constraints. Rows are balanced without a profile.
-  explicit CompiledStep(const spec::TrialSpec& spec, const ReceivedRows& rows = {});
+  /// The spec must satisfy its constraints. Without a profile the busiest rank's experts receive
+  /// `load` times their share, at most all rows of the group; 1: balanced.
+  explicit CompiledStep(const spec::TrialSpec& spec, const ReceivedRows& rows = {},
+                        double load = 1);
 
   [[nodiscard]] const std::vector<plan::StepProgram>& stages() const { return stages_; }
   /// To be played; they refer to this object.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/plan/attention_workspace.h"
+#include "tuner/busiest_rows.h"
 
 namespace moetune::tuner {
 namespace {
@@ -85,7 +86,7 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& 
 }
 
 MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& compiled,
-                               const ReceivedRows& rows) {
+                               const ReceivedRows& rows, double load) {
   const plan::Layout layout = plan::layout_of(spec.knobs);
   const int stage_size = layout.stage_size();
   MemoryEstimate estimate;
@@ -97,9 +98,9 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& 
       std::clamp<int64_t>(spec::total_steps(spec), 1, std::max<int64_t>(1, rows.num_steps()));
   for (int stage = 0; stage < layout.pp; ++stage) {
     const MemoryScan scan(compiled.stages()[static_cast<size_t>(stage)]);
-    const RankMemory balanced = scan.run([&](int64_t, int64_t) { return dims.received_rows; });
+    const RankMemory alike = scan.run([&](int64_t, int64_t) { return rows_at_load(dims, load); });
     for (int rank = stage * stage_size; rank < (stage + 1) * stage_size; ++rank) {
-      RankMemory highest = balanced;
+      RankMemory highest = alike;
       if (rows.has_profile() && dims.expert_ranks > 1) {
         // The highest of the steps that the trial runs.
         highest = {};

@@ -62,8 +62,9 @@ RankMemory rank_memory(const spec::TrialSpec& spec, const plan::StepProgram& pro
 
 /// Of all ranks. The knobs must satisfy the constraints.
 MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const ReceivedRows& rows);
-/// `compiled`: of the same spec, but for the number of steps.
+/// `compiled`: of the same spec, but for the number of steps. Without a profile the experts of each
+/// rank receive `load` times their share, as those of the busiest one do.
 MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& compiled,
-                               const ReceivedRows& rows);
+                               const ReceivedRows& rows, double load = 1);
 
 }  // namespace moetune::tuner

@@ -17,9 +17,8 @@
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/named_files.h"
 #include "sweeps/planning/row_files.h"
+#include "sweeps/planning/trial_estimate.h"
 #include "sweeps/table.h"
-#include "tuner/cost_model.h"
-#include "tuner/memory_model.h"
 #include "tuner/planner/titan_memory.h"
 
 namespace moetune::sweeps {
@@ -32,8 +31,8 @@ constexpr const char* kEstimateHelp =
 --rows FILE prices every row of a JSON array of runs, in the format of published results, and
 compares with what each says was measured. --run prices one run, in the words of Megatron-LM,
 Megatron-Bridge, torchtitan or Primus, on --gpus devices of --hardware, or as many as it says. SPEC
-prices a trial of moetune's own engine, with balanced routing: its memory is what the ledger will
-say.)";
+prices a trial of moetune's own engine: its memory is what the ledger will say where routing is as
+uneven as --imbalance.)";
 
 std::string percent(const json& value) {
   return value.is_number() ? fmt::format("{:+.1f} %", 100 * value.get<double>()) : "";
@@ -178,59 +177,18 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
 }
 
 /// A trial of our engine, by its own profile: its program is what runs.
-int estimate_trial(const CommandOptions& options) {
+int estimate_spec(const CommandOptions& options) {
   const spec::TrialSpec trial = options.trial().spec;
   check_can_run(trial, options.text("spec"));
-  const tuner::MemoryEstimate memory = tuner::estimate_memory(trial, {});
-  const tuner::CostEstimate step = tuner::play_step(trial, {});
-  const auto worst = std::ranges::max_element(
-      memory.ranks, {}, [](const tuner::RankMemory& rank) { return rank.peak_bytes; });
-  const int64_t capacity = trial.hardware.memory_bytes;
-  const bool fits = capacity == 0 || memory.peak_bytes <= capacity;
-  const double tokens_per_s = static_cast<double>(trial.training.global_batch_size) *
-                              static_cast<double>(trial.training.seq_length) * 1e9 /
-                              static_cast<double>(step.step_ns);
-  const auto worst_rank = worst - memory.ranks.begin();
-  const Verdict verdict = fits ? Verdict::fits : Verdict::oom;
+  const TrialEstimate estimate = estimate_trial(trial, options.ratio("imbalance", 1, 1000, 1));
   if (options.wants_json()) {
-    json row = {
-        {"id", "trial"},
-        {"supported", true},
-        {"reason", nullptr},
-        {"knobs", spec::to_json(trial.knobs)},
-        {"peak_allocated_bytes", memory.peak_bytes},
-        {"worst_rank", worst_rank},
-        {"verdict", name_of(verdict)},
-        {"step_time_ns", step.step_ns},
-        {"step_parts_ns", step.parts_ns},
-        {"tokens_per_s_per_gpu", tokens_per_s / static_cast<double>(trial.hardware.num_devices())},
-        {"grade", tuner::name_of(step.grade)}};
-    for (size_t group = 0; group < worst->group_bytes.size(); ++group) {
-      row["memory_parts_bytes"][name_of(static_cast<tuner::MemoryGroup>(group))] =
-          worst->group_bytes[group];
-    }
+    json row = {{"id", "trial"}, {"supported", true}, {"reason", nullptr}};
+    row.update(to_json(estimate, trial));
     const json document = {{"rows", {row}}, {"summary", {{"num_rows", 1}, {"num_supported", 1}}}};
     std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
     return 0;
   }
-  std::cout << fmt::format("{} a step, {:.0f} tokens/s ({}: no trial has corrected it)\n",
-                           base::format_ns(step.step_ns), tokens_per_s, tuner::name_of(step.grade));
-  std::vector<std::pair<int64_t, std::string>> parts;
-  for (const auto& [name, ns] : step.parts_ns) parts.emplace_back(ns, name);
-  std::ranges::sort(parts, std::greater{});
-  for (const auto& [ns, name] : parts) {
-    std::cout << fmt::format("  {:<28} {:5.1f} %\n", name,
-                             100 * static_cast<double>(ns) / static_cast<double>(step.step_ns));
-  }
-  std::cout << fmt::format(
-      "{} on rank {}, the fullest: {}\n", base::format_bytes(memory.peak_bytes), worst_rank,
-      capacity == 0 ? std::string("there is no limit")
-                    : fmt::format("{} of {}", fits ? "fits" : "oom", base::format_bytes(capacity)));
-  for (size_t group = 0; group < worst->group_bytes.size(); ++group) {
-    if (worst->group_bytes[group] == 0) continue;
-    std::cout << fmt::format("  {:<28} {}\n", name_of(static_cast<tuner::MemoryGroup>(group)),
-                             base::format_bytes(worst->group_bytes[group]));
-  }
+  std::cout << text_of(estimate, trial);
   return 0;
 }
 
@@ -269,7 +227,7 @@ int run_estimate_command(const CommandOptions& options) {
   if (options.has("rows") + options.has("run") + options.has("spec") != 1) {
     throw base::UsageError("expected one of SPEC, --rows FILE and --run COMMAND");
   }
-  if (options.has("spec")) return estimate_trial(options);
+  if (options.has("spec")) return estimate_spec(options);
   if (options.has("run")) return estimate_one(options, calibration);
   const std::vector<PublishedRow> rows = load_rows(options.text("rows"));
   const json document = estimate_rows(rows, calibration);

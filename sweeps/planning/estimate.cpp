@@ -56,40 +56,19 @@ constexpr MemoryTerm kMemoryTerms[] = {
     {"transient", "temporary at the peak", &planner::MemoryParts::transient},
 };
 
-Interval scaled(const Interval& interval, double factor) {
-  return {interval.value * factor, interval.low * factor, interval.high * factor};
-}
-Interval inverse(double numerator, const Interval& interval) {
-  return {numerator / interval.value, numerator / interval.high, numerator / interval.low};
-}
-
-Interval at_most(const Interval& interval, double most) {
-  return {std::min(interval.value, most), std::min(interval.low, most),
-          std::min(interval.high, most)};
-}
-
 /// Of the FLOPs that are counted for a token those that are done: frozen weights have no gradients.
 double done_share(const planner::PlanRun& run) {
   return run.knobs.task == spec::TrainingTask::lora ? 2.0 / 3 : 1.0;
 }
 
-/// The largest load, to a hundredth, with which the run fits; 0 where it does not even balanced.
+/// The largest load with which the run fits.
 double load_that_fits(const planner::PlanRun& run, double capacity) {
   planner::PlanRun other = run;
-  const auto fits = [&](double load) {
-    other.load = load;
+  return largest_load([&](double load) {
+    other.load = run.model->num_experts > 0 ? load : 1;
     return verdict_of(other, planner::predict_memory(other).peak_bytes(), capacity) ==
            Verdict::fits;
-  };
-  if (!fits(1)) return 0;
-  if (run.model->num_experts == 0 || fits(kMostLoad)) return kMostLoad;
-  double low = 1;
-  double high = kMostLoad;
-  while (high - low > 0.01) {
-    const double middle = (low + high) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return low;
+  });
 }
 
 /// How far off a prediction may be: of memory as factors, of step time as logarithms.
@@ -197,6 +176,18 @@ Verdict verdict_of(const planner::PlanRun& run, double peak_bytes, double leanes
   return leanest_bytes * kMemoryLeast > capacity_bytes ? Verdict::oom : Verdict::tight;
 }
 
+double largest_load(const std::function<bool(double)>& fits) {
+  if (!fits(1)) return 0;
+  if (fits(kMostLoad)) return kMostLoad;
+  double low = 1;
+  double high = kMostLoad;
+  while (high - low > 0.01) {
+    const double middle = (low + high) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
 std::string load_text(double load) {
   if (load <= 0) return "-";
   return load < kMostLoad ? fmt::format("{:.2f}", load) : fmt::format("{:.0f} and more", kMostLoad);
@@ -277,18 +268,8 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
 
 json to_json(const RunEstimate& estimate) {
   json document = json::object();
-  const auto put = [&](const char* key, const Interval& interval) {
-    document[key] = interval.value;
-    document[std::string(key) + "_low"] = interval.low;
-    document[std::string(key) + "_high"] = interval.high;
-  };
-  const auto put_whole = [&](const char* key, const Interval& interval) {
-    document[key] = std::llround(interval.value);
-    document[std::string(key) + "_low"] = std::llround(interval.low);
-    document[std::string(key) + "_high"] = std::llround(interval.high);
-  };
-  put_whole("peak_allocated_bytes", estimate.allocated_bytes);
-  put_whole("peak_reserved_bytes", estimate.reserved_bytes);
+  put_whole(document, "peak_allocated_bytes", estimate.allocated_bytes);
+  put_whole(document, "peak_reserved_bytes", estimate.reserved_bytes);
   const planner::StageMemory& stage = estimate.memory.stages[static_cast<size_t>(estimate.stage)];
   document["memory_stage"] = estimate.stage;
   document["memory_moment"] = stage.moment;
@@ -302,9 +283,9 @@ json to_json(const RunEstimate& estimate) {
   document["margin_bytes"] = std::llround(estimate.margin_bytes);
   document["left_bytes"] = std::llround(estimate.left_bytes);
   document["load_that_fits"] = estimate.load_that_fits;
-  put_whole("step_time_ns", scaled(estimate.step_seconds, 1e9));
-  put("tflops_per_gpu", estimate.tflops);
-  put("tokens_per_s_per_gpu", estimate.tokens_per_s);
+  put_whole(document, "step_time_ns", scaled(estimate.step_seconds, 1e9));
+  put(document, "tflops_per_gpu", estimate.tflops);
+  put(document, "tokens_per_s_per_gpu", estimate.tokens_per_s);
   document["wall"] = base::name_of(planner::wall_of(estimate.step));
   for (size_t i = 0; i < estimate.step.parts.size(); ++i) {
     const base::NamedPart part = planner::named(static_cast<planner::TimePart>(i));
@@ -343,17 +324,18 @@ json estimate_rows(const std::vector<PublishedRow>& rows, const Calibration& cal
       entry["reason"] = reason;
       accuracy.add_unsupported(row);
     }
-    const auto put = [&](const char* key, const std::optional<double>& value) {
-      entry[key] = value ? json(*value) : json(nullptr);
+    const auto put_published = [&](const std::string& key, const std::optional<double>& value) {
+      entry["published_" + key] = value ? json(*value) : json(nullptr);
     };
-    put("published_tflops_per_gpu", row.tflops);
-    put("published_tokens_per_s_per_gpu", row.tokens_per_s);
-    put("published_step_time_ns", row.step_seconds
+    put_published("tflops_per_gpu", row.tflops);
+    put_published("tokens_per_s_per_gpu", row.tokens_per_s);
+    put_published("step_time_ns", row.step_seconds
                                       ? std::optional<double>(std::round(*row.step_seconds * 1e9))
                                       : std::nullopt);
-    put("published_peak_allocated_bytes",
-        row.allocated_bytes ? std::optional<double>(row.allocated_bytes->value) : std::nullopt);
-    put("published_peak_reserved_bytes", row.reserved_bytes);
+    put_published("peak_allocated_bytes", row.allocated_bytes
+                                              ? std::optional<double>(row.allocated_bytes->value)
+                                              : std::nullopt);
+    put_published("peak_reserved_bytes", row.reserved_bytes);
     document["rows"].push_back(std::move(entry));
   }
   document["summary"] = accuracy.summary();

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "sweeps/planning/interval.h"
 #include "sweeps/planning/published_rows.h"
 #include "sweeps/planning/rates_file.h"
 #include "tuner/planner/memory_profile.h"
@@ -15,14 +17,10 @@
 
 namespace moetune::sweeps {
 
-struct Interval {
-  double value = 0;
-  double low = 0;
-  double high = 0;
-};
-
 /// Loads of the busiest rank's experts are looked at up to this one.
 inline constexpr double kMostLoad = 16;
+/// The largest load up to kMostLoad that fits, to a hundredth; 0: not even 1 does.
+double largest_load(const std::function<bool(double load)>& fits);
 /// Of RunEstimate::load_that_fits, for people: "1.37", "16 and more"; "-" of 0.
 std::string load_text(double load);
 

@@ -51,8 +51,10 @@ inline constexpr OutputKey kEstimateOfRun[] = {
 };
 inline constexpr SharedKeys kEstimate = {
     "An estimate",
-    "Of one run. That of a SPEC, which is priced by its program, has fewer: its peak, the parts of "
-    "memory and step, the step's time, the tokens, the verdict and the grade.",
+    "Of one run. That of a SPEC, which is priced by its program, has fewer: its peak, which is "
+    "exact "
+    "for the load and at its upper end that of twice the load, the parts of memory and step, the "
+    "step's time, TFLOP/s, the tokens, the verdict, the load that fits and the grade.",
     kEstimateOfRun};
 
 inline constexpr OutputKey kErrorSetKeys[] = {

@@ -595,7 +595,7 @@ BOOST_FIXTURE_TEST_CASE(a_trial_is_estimated_by_its_program, Cli) {
   BOOST_TEST(row["step_time_ns"].get<int64_t>() > 0);
   const Answer text = run({"estimate", spec});
   BOOST_TEST(text.code == 0);
-  BOOST_TEST(text.out.find("a step, ") != std::string::npos, text.out);
+  BOOST_TEST(text.out.find(" a step (") != std::string::npos, text.out);
 }
 
 // A file of several nodes is a cluster: all of it is planned for.

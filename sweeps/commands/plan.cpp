@@ -27,6 +27,7 @@
 #include "sweeps/planning/plan_answer.h"
 #include "sweeps/planning/plan_report.h"
 #include "sweeps/planning/token_limit.h"
+#include "sweeps/planning/ways_out.h"
 #include "sweeps/table.h"
 #include "sweeps/trace_file.h"
 #include "tuner/planner/rules.h"
@@ -452,17 +453,23 @@ int run_plan_command(const CommandOptions& options) {
     }
   } else {
     settle(false);
-    constexpr int64_t kMostDevices = 4096;
-    for (int64_t devices = 1; devices <= kMostDevices; devices *= 2) {
+    for (const int64_t devices : device_counts(machine)) {
       hardware = machine_of(machine, devices);
       question.hardware = hardware.get();
       calibration = calibration.for_case(*hardware, routing_of_load(*model, question.load));
       result = make_plan(question, calibration, std::nullopt);
       if (result.answer.num_fit > 0) break;
     }
-    result.assumptions.push_back(fmt::format(
-        "{} devices are the fewest (of powers of two) on which it fits", hardware->num_devices()));
+    const char* what = "fewest (of powers of two) on which it fits";
+    if (result.answer.num_fit == 0) {
+      what = hardware->inter_node.bytes_per_s > 0
+                 ? "most that were tried"
+                 : "most that there are: nothing joins nodes, as key 'inter_node' is missing";
+    }
+    result.assumptions.push_back(
+        fmt::format("{} devices are the {}", hardware->num_devices(), what));
   }
+  find_ways_out(machine, calibration, result);
   if (dialect) {
     result.assumptions.push_back(fmt::format("a plan for {}: what it has no words for is not tried",
                                              spec::name_of(*dialect)));

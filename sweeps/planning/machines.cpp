@@ -1,6 +1,7 @@
 // Hardware files from the library or a path, read once.
 #include "sweeps/planning/machines.h"
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <mutex>
@@ -65,6 +66,17 @@ std::optional<int64_t> devices_of(const std::string& name_or_path) {
 
 int64_t domain_devices_of(const std::string& name_or_path) {
   return file_of(name_or_path).devices_per_node;
+}
+
+std::vector<int64_t> device_counts(const std::string& name_or_path) {
+  constexpr int64_t kMostDevices = 4096;
+  const spec::HardwareSpec& hardware = file_of(name_or_path);
+  const int64_t node = hardware.devices_per_node;
+  const int64_t most = hardware.inter_node.bytes_per_s > 0 ? std::max(kMostDevices, node) : node;
+  std::vector<int64_t> counts;
+  for (int64_t count = 1; count < node; count *= 2) counts.push_back(count);
+  for (int64_t count = node; count <= most; count *= 2) counts.push_back(count);
+  return counts;
 }
 
 bool is_device_of(const std::string& name, const spec::HardwareSpec& hardware) {

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/spec/hardware_spec.h"
 
@@ -18,6 +19,9 @@ std::shared_ptr<const spec::HardwareSpec> machine_of(const std::string& name_or_
 std::optional<int64_t> devices_of(const std::string& name_or_path);
 /// Devices that a file's intra_node joins.
 int64_t domain_devices_of(const std::string& name_or_path);
+/// Numbers of devices to try where none is asked for: powers of two up to a full node, then twice
+/// as many nodes each time, up to 4096 devices. One node where nothing joins several.
+std::vector<int64_t> device_counts(const std::string& name_or_path);
 /// Whether a hardware file of that name describes the same kind of device: its peaks and the
 /// bandwidth of its memory.
 bool is_device_of(const std::string& name, const spec::HardwareSpec& hardware);

@@ -8,7 +8,6 @@
 #include <chrono>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <set>
 #include <string_view>
 #include <utility>
@@ -143,95 +142,6 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
   return helps;
 }
 
-/// What would make one of the nearest misses fit.
-std::vector<WayOut> ways_out_of(const PlanQuestion& question, const planner::PlanAnswer& answer,
-                                const Calibration& calibration) {
-  std::vector<WayOut> ways;
-  using Names = std::vector<std::string_view>;
-  const double capacity =
-      static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
-  // `knobs` are those that it changes.
-  const auto add = [&](std::string what, const Names& knobs,
-                       const std::function<void(PlanRun&)>& change) {
-    double least = std::numeric_limits<double>::infinity();
-    bool is_sure = false;
-    for (const planner::PlannedConfig& miss : answer.nearest) {
-      PlanRun run = run_with(question, miss);
-      change(run);
-      if (planner::broken_rule(run) != nullptr) continue;
-      const bool is_sayable = std::ranges::all_of(knobs, [&](std::string_view knob) {
-        return question.can_say == nullptr || question.can_say(run.knobs, knob);
-      });
-      if (!is_sayable) continue;
-      const double peak = planner::predict_memory(run).peak_bytes();
-      least = std::min(least, missing_bytes(question, peak));
-      is_sure = is_sure || verdict_of(run, peak, capacity) == Verdict::fits;
-    }
-    // A change that frees next to nothing of what is missing is no way out.
-    constexpr double kLeastShare = 0.01;
-    const double before = missing_bytes(question, answer.nearest.front().peak_bytes);
-    if (least <= (1 - kLeastShare) * before) {
-      ways.push_back({std::move(what), least, least <= 0 && !is_sure});
-    }
-  };
-  const auto narrow_moments = [](PlanRun& run) {
-    run.knobs.exp_avg = run.knobs.exp_avg_sq = spec::StateType::bf16;
-    run.knobs.precision_aware_optimizer = true;
-  };
-  const auto narrow_gradients = [](PlanRun& run) {
-    run.knobs.main_grads = spec::StateType::bf16;
-    run.knobs.precision_aware_optimizer = true;
-  };
-  const auto offload = [](PlanRun& run) {
-    run.knobs.optimizer_offload_ratio = 1;
-    run.knobs.precision_aware_optimizer = true;
-  };
-  constexpr std::string_view kAware = "precision_aware_optimizer";
-  constexpr std::string_view kRatio = "optimizer_offload_ratio";
-  add("moments of 16 bits (--fix exp_avg=bf16 --fix exp_avg_sq=bf16)",
-      {"exp_avg", "exp_avg_sq", kAware}, narrow_moments);
-  add("gradients of 16 bits (--fix main_grads=bf16)", {"main_grads", kAware}, narrow_gradients);
-  add("the optimizer's state in the host's memory (--fix optimizer_offload_ratio=1)",
-      {kRatio, kAware}, offload);
-  add("gradients of 16 bits, and the optimizer's state in the host's memory",
-      {"main_grads", kRatio, kAware}, [&](PlanRun& run) {
-        narrow_gradients(run);
-        offload(run);
-      });
-  add(fmt::format("half the sequence (--seq {})", question.seq_length / 2), {},
-      [](PlanRun& run) { run.seq_length = std::max<int64_t>(1, run.seq_length / 2); });
-  std::stable_sort(ways.begin(), ways.end(), [](const WayOut& a, const WayOut& b) {
-    return a.missing_bytes < b.missing_bytes;
-  });
-  // More devices change the layouts, too: that takes a search, whose time is bounded.
-  constexpr int64_t kMostDevices = 4096;
-  constexpr double kMostSeconds = 3;
-  const auto start = std::chrono::steady_clock::now();
-  for (int64_t devices = 2 * question.hardware->num_devices(); devices <= kMostDevices;
-       devices *= 2) {
-    const spec::HardwareSpec machine = with_devices(*question.hardware, devices);
-    PlanQuestion more = question;
-    more.hardware = &machine;
-    more.num_best = PlanQuestion{}.num_best;
-    more.wants_space = false;
-    const planner::PlanAnswer found = planner::search_plans(more, calibration.rates);
-    if (found.num_fit > 0) {
-      const double missing = missing_bytes(more, found.best.front().peak_bytes);
-      const bool is_sure = std::ranges::any_of(found.best, [&](const planner::PlannedConfig& plan) {
-        return verdict_of(run_with(more, plan), plan.peak_bytes, capacity) == Verdict::fits;
-      });
-      ways.insert(ways.begin(),
-                  {fmt::format("{} devices (--gpus {})", devices, devices), missing, !is_sure});
-      break;
-    }
-    if (std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() >
-        kMostSeconds) {
-      break;
-    }
-  }
-  return ways;
-}
-
 /// The wall that the played parts of a step speak for.
 base::Wall wall_of(const tuner::CostEstimate& estimate) {
   std::array<double, base::kNumWalls> shares{};
@@ -323,8 +233,6 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
   if (!result.answer.best.empty()) {
     result.thumbs = opinions(question, result.answer);
     result.helps = helps_of(question, result.answer, calibration);
-  } else if (!result.answer.nearest.empty()) {
-    result.ways_out = ways_out_of(question, result.answer, calibration);
   }
   if (against) {
     Against theirs;

@@ -131,6 +131,12 @@ std::span<const Field<HardwareSpec>> hardware_fields() {
            .help = "Devices that intra_node joins: of a node, or as many as runs use of an NVLink "
                    "domain (64 of 72).",
            .presence = Presence::required}),
+      field<&HardwareSpec::domain_devices>(
+          {.key = "domain_devices",
+           .limits = {0, 1024},
+           .help = "Devices that intra_node joins at most, where most runs use fewer; 0: "
+                   "devices_per_node.",
+           .presence = Presence::written_if_set}),
       field<&HardwareSpec::memory_bytes>({.key = "memory_bytes",
                                           .quantity = Quantity::bytes,
                                           .limits = {0, kMaxBytes},
@@ -338,19 +344,24 @@ HardwareSpec with_devices(const HardwareSpec& hardware, int64_t num_devices) {
   if (num_devices < 1) refuse("expected at least 1");
   const int64_t most = in_node * kMaxNodes;
   if (num_devices > most) refuse(fmt::format("expected at most {}, {} nodes", most, kMaxNodes));
-  const bool has_several_nodes = num_devices > in_node;
-  if (has_several_nodes && num_devices % in_node != 0) {
-    const int64_t below = num_devices / in_node * in_node;
-    refuse(fmt::format("nodes of {} have to be full; the nearest counts are {} and {}", in_node,
-                       below, below + in_node));
-  }
-  if (has_several_nodes && hardware.inter_node.bytes_per_s <= 0) {
+  const int64_t domain = std::max(in_node, hardware.domain_devices);
+  if (num_devices > domain && hardware.inter_node.bytes_per_s <= 0) {
     refuse(fmt::format("nothing joins nodes, as key 'inter_node' is missing; expected at most {}",
-                       in_node));
+                       domain));
+  }
+  // Nodes that are as runs fill them before larger and smaller ones.
+  int64_t node = num_devices % in_node == 0 ? in_node : std::min(num_devices, domain);
+  while (num_devices % node != 0) --node;
+  if (num_devices > domain && 2 * node < in_node) {
+    const int64_t below = num_devices / in_node * in_node;
+    refuse(
+        fmt::format("they do not fill nodes of {}, nor so many of each; the nearest counts that "
+                    "do are {} and {}",
+                    in_node, below, below + in_node));
   }
   HardwareSpec resized = hardware;
-  resized.num_nodes = has_several_nodes ? num_devices / in_node : 1;
-  resized.devices_per_node = std::min(num_devices, in_node);
+  resized.num_nodes = num_devices / node;
+  resized.devices_per_node = node;
   return resized;
 }
 

@@ -61,6 +61,7 @@ struct HardwareSpec {
   std::string name;
   int64_t num_nodes = 1;
   int64_t devices_per_node = 1;
+  int64_t domain_devices = 0;     ///< that intra_node joins at most; 0: devices_per_node
   int64_t memory_bytes = 0;       ///< capacity of one device, 0: unlimited
   double peak_flops_per_s = 0;    ///< of one device, for the cost model and modelled time
   double fp8_flops_per_s = 0;     ///< the same of 8 bits, for plans; 0: the device has none
@@ -106,9 +107,10 @@ std::string hybridep_refusal(const HardwareSpec& hardware);
 /// Throws base::UsageError with all that is wrong.
 HardwareSpec hardware_from_json(const nlohmann::json& json, const Source& source);
 nlohmann::json to_json(const HardwareSpec& hardware);
-/// The same machine with so many devices. Up to devices_per_node they are one node of that size.
-/// More are full nodes, so that all groups of ranks can lie alike. Throws base::UsageError with the
-/// reason and the nearest counts that work.
+/// The same machine with so many devices. Up to devices_per_node, or all of domain_devices, they
+/// are one node of that size. More are nodes of one size, so that all groups of ranks can lie
+/// alike: full ones, else the fullest, of at least half. Throws base::UsageError with the reason
+/// and the nearest counts that fill nodes.
 HardwareSpec with_devices(const HardwareSpec& hardware, int64_t num_devices);
 /// The rows of a hardware file's table.
 std::vector<FieldPage> hardware_pages();

@@ -124,6 +124,9 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
   const spec::dialects::RunConfig config =
       run_config_of(options, "run", asked_devices, model.get(), devices_of(machine).value_or(1));
   OwnedRun owned = owned_run(config, model, machine_of(machine, config.world_size));
+  if (std::string text = nodes_text(machine, *owned.hardware); !text.empty()) {
+    owned.assumed.push_back(std::move(text));
+  }
   // As plan prices its own: a command without a layout has the stages that Megatron makes.
   if (owned.run.is_of_megatron && owned.run.stages.empty() && owned.run.knobs.pp > 1 &&
       tuner::planner::splits_by_itself(owned.run)) {

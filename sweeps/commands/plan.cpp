@@ -470,6 +470,9 @@ int run_plan_command(const CommandOptions& options) {
         fmt::format("{} devices are the {}", hardware->num_devices(), what));
   }
   find_ways_out(machine, calibration, result);
+  if (std::string text = nodes_text(machine, *hardware); !text.empty()) {
+    result.assumptions.push_back(std::move(text));
+  }
   if (dialect) {
     result.assumptions.push_back(fmt::format("a plan for {}: what it has no words for is not tried",
                                              spec::name_of(*dialect)));

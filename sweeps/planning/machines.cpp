@@ -59,6 +59,13 @@ std::shared_ptr<const spec::HardwareSpec> machine_of(const std::string& name_or_
       spec::with_devices(file_of(name_or_path), num_devices));
 }
 
+std::string nodes_text(const std::string& name_or_path, const spec::HardwareSpec& machine) {
+  const int64_t full = file_of(name_or_path).devices_per_node;
+  if (machine.num_nodes == 1 || machine.devices_per_node == full) return "";
+  return fmt::format("{} nodes with {} devices each: they do not fill nodes of {}",
+                     machine.num_nodes, machine.devices_per_node, full);
+}
+
 std::optional<int64_t> devices_of(const std::string& name_or_path) {
   const spec::HardwareSpec& hardware = file_of(name_or_path);
   return hardware.num_nodes > 1 ? std::optional(hardware.num_devices()) : std::nullopt;

@@ -15,6 +15,9 @@ namespace moetune::sweeps {
 /// without the figures that plans divide by: peak, memory and its bandwidth.
 std::shared_ptr<const spec::HardwareSpec> machine_of(const std::string& name_or_path,
                                                      int64_t num_devices);
+/// What was assumed of a machine_of() whose nodes are not those of its file, a sentence; else
+/// empty.
+std::string nodes_text(const std::string& name_or_path, const spec::HardwareSpec& machine);
 /// How many devices the file itself describes, where it describes several nodes; else none.
 std::optional<int64_t> devices_of(const std::string& name_or_path);
 /// Devices that a file's intra_node joins.

@@ -457,6 +457,9 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     if (!row.has("world_size")) throw base::UsageError("does not state world_size");
     result.hardware_name = *file;
     result.hardware = machine_of(*file, row.integer("world_size", 0, 0));
+    if (std::string text = nodes_text(*file, *result.hardware); !text.empty()) {
+      result.assumed.push_back(std::move(text));
+    }
     const json& model = row.at("model");
     result.model = std::make_shared<const spec::ModelSpec>(
         spec::model_from_json(model, spec::Source(source + " " + result.id + " model")));

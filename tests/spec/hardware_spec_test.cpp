@@ -309,16 +309,41 @@ BOOST_AUTO_TEST_CASE(a_machine_has_as_many_devices_as_are_wanted) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(nodes_that_are_not_full_have_one_size) {
+  HardwareSpec h = hardware();
+  h.devices_per_node = 8;
+  const auto nodes = [&](int64_t wanted) {
+    const HardwareSpec resized = with_devices(h, wanted);
+    BOOST_TEST(resized.num_devices() == wanted);
+    return resized.num_nodes;
+  };
+  BOOST_TEST(nodes(12) == 2);
+  BOOST_TEST(nodes(20) == 4);
+  BOOST_TEST(nodes(24) == 3);
+  BOOST_TEST(nodes(36) == 6);
+  // A whole NVLink domain, of which most runs use a part, and what is between.
+  h.domain_devices = 9;
+  BOOST_TEST(nodes(9) == 1);
+  BOOST_TEST(nodes(16) == 2);
+  BOOST_TEST(nodes(18) == 2);
+  BOOST_TEST(nodes(20) == 4);
+  BOOST_TEST(nodes(72) == 9);  // as runs fill them
+  h.inter_node = {};
+  BOOST_TEST(nodes(9) == 1);
+  BOOST_TEST(contains(usage_error([&] { with_devices(h, 18); }), "expected at most 9"));
+}
+
 BOOST_AUTO_TEST_CASE(counts_that_fill_no_nodes_are_refused) {
   const auto refusal = [](const HardwareSpec& h, int64_t wanted) {
     return usage_error([&] { with_devices(h, wanted); });
   };
   const HardwareSpec h = hardware();
-  BOOST_TEST(refusal(h, 13) ==
-             "two-by-four: 13 devices: nodes of 4 have to be full; the nearest counts are 12 and "
-             "16");
-  BOOST_TEST(contains(refusal(h, 5), "the nearest counts are 4 and 8"));
-  BOOST_TEST(contains(refusal(h, 7919), "the nearest counts are 7916 and 7920"));
+  BOOST_TEST(
+      refusal(h, 13) ==
+      "two-by-four: 13 devices: they do not fill nodes of 4, nor so many of each; the nearest "
+      "counts that do are 12 and 16");
+  BOOST_TEST(contains(refusal(h, 5), "the nearest counts that do are 4 and 8"));
+  BOOST_TEST(contains(refusal(h, 7919), "the nearest counts that do are 7916 and 7920"));
   BOOST_TEST(contains(refusal(h, 0), "0 devices: expected at least 1"));
   BOOST_TEST(contains(refusal(h, -8), "-8 devices: expected at least 1"));
   BOOST_TEST(contains(refusal(h, int64_t{1} << 40), "expected at most 262144, 65536 nodes"));

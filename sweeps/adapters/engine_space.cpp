@@ -52,6 +52,7 @@ planner::PlanRun plan_run_of(const UserRun& run, const spec::PlanKnobs& knobs) {
   plan.holds_all_micro_batches = dialects::holds_all_micro_batches(run.config, knobs);
   plan.has_rounds = dialects::has_rounds(run.config, knobs);
   plan.fills_stages = dialects::fills_stages(run.config, knobs);
+  plan.has_usual_schedule = dialects::has_usual_schedule(run.config, knobs);
   plan.takes_padded_deepep = dialects::takes_padded_deepep(run.config);
   if (!run.config.pipeline_layout.empty()) {
     plan.stages = spec::pipeline_stages_of(run.config.pipeline_layout);

@@ -61,6 +61,12 @@ bool have_same_stages(const PlanRun& a, const PlanRun& b) {
   return a.knobs.pp == b.knobs.pp && a.knobs.vpp == b.knobs.vpp;
 }
 
+/// Whether each rank has as many micro-batches of as many sequences.
+bool have_same_batch(const PlanRun& a, const PlanRun& b) {
+  return have_same_stages(a, b) && a.global_batch_size == b.global_batch_size &&
+         a.knobs.dp == b.knobs.dp && a.knobs.micro_batch_size == b.knobs.micro_batch_size;
+}
+
 /// Whether a device has room for a predicted peak (0: without limit).
 bool is_within(double peak_bytes, double capacity_bytes) {
   return capacity_bytes <= 0 || planner::device_bytes(peak_bytes) <= capacity_bytes;
@@ -88,6 +94,7 @@ void make_change(const KnobGain& change, const PlanRun& goal, PlanRun& run) {
     run.holds_all_micro_batches = goal.holds_all_micro_batches;
     run.has_rounds = goal.has_rounds;
     run.fills_stages = goal.fills_stages;
+    run.has_usual_schedule = goal.has_usual_schedule;
   } else {
     spec::set_plan_knob(run.knobs, *spec::find_plan_knob(change.knob), change.to);
   }
@@ -115,9 +122,12 @@ ChangedRun changed_run(const PlanRun& start, const PlanRun& goal,
   if (!have_same_stages(run, start)) {
     run.has_rounds = goal.has_rounds;
     run.fills_stages = goal.fills_stages;
+    run.has_usual_schedule = goal.has_usual_schedule;
   }
   // A size takes its devices from the replicas.
   spec::set_dp_for(run.hardware->num_devices(), run.knobs);
+  // What goes through the pipeline at once is written anew with the batch.
+  if (!have_same_batch(run, start)) run.pass_sequences = goal.pass_sequences;
   if (has_goal_stages) {
     if (!have_same_stages(run, goal)) {
       changed.broken_rule = "layout_stages";
@@ -162,6 +172,7 @@ dialects::RunConfig config_on_way(const dialects::RunConfig& words, const PlanRu
   const bool holds_all = dialects::holds_all_micro_batches(config, run.knobs);
   if (!has_same_stages || holds_all != run.holds_all_micro_batches) {
     config.pipeline_schedule.clear();
+    config.has_listed_schedule = false;
   }
   const bool has_same_replicas =
       run.knobs.dp == start.knobs.dp && run.knobs.micro_batch_size == start.knobs.micro_batch_size;

@@ -78,6 +78,13 @@ std::string run_identity(const planner::PlanRun& run) {
   // Another order of forwards and backwards.
   if (run.knobs.pp > 1 && run.holds_all_micro_batches) text += "|forwards_first";
   if (planner::num_virtual_stages(run) > 1 && !run.has_rounds) text += "|without_rounds";
+  if (run.knobs.pp > 1 && run.fills_stages) text += "|fills_stages";
+  if (run.knobs.pp > 1 && !run.has_usual_schedule) text += "|other_schedule";
+  const int64_t of_pass = planner::micro_batches_of_pass(run);
+  if (run.knobs.pp > 1 && of_pass < planner::num_micro_batches(run)) {
+    text += fmt::format("|pass={}", of_pass);
+  }
+  if (planner::has_own_modules(run)) text += "|own_modules";
   // With the same choices torchtitan is another program.
   if (!run.is_of_megatron) text += "|torchtitan";
   return base::fnv_digits(text);

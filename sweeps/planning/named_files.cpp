@@ -268,9 +268,10 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
                                        run.knobs.tp, run.knobs.cp, run.knobs.pp, devices));
   }
   run.seq_length = config.seq_length > 0 ? config.seq_length : 4096;
-  run.global_batch_size = config.global_batch_size > 0
-                              ? config.global_batch_size
-                              : int64_t{run.knobs.micro_batch_size} * run.knobs.dp;
+  run.global_batch_size =
+      config.global_batch_size > 0
+          ? config.global_batch_size
+          : std::max<int64_t>(run.knobs.micro_batch_size, config.pass_sequences) * run.knobs.dp;
   check_tokens(run);
   run.stages = std::move(stages);
   run.is_of_megatron = config.dialect != dialects::Dialect::torchtitan;
@@ -278,6 +279,8 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   run.holds_all_micro_batches = dialects::holds_all_micro_batches(config, run.knobs);
   run.has_rounds = dialects::has_rounds(config, run.knobs);
   run.fills_stages = dialects::fills_stages(config, run.knobs);
+  run.has_usual_schedule = dialects::has_usual_schedule(config, run.knobs);
+  run.pass_sequences = config.pass_sequences;
   run.takes_padded_deepep = dialects::takes_padded_deepep(config);
   const tuner::planner::PlanRule* broken = tuner::planner::broken_rule(run);
   if (broken != nullptr) {

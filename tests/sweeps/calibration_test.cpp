@@ -2,6 +2,8 @@
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
+#include <string>
 
 #include "kernels/base/error.h"
 #include "sweeps/planning/machines.h"
@@ -72,6 +74,38 @@ BOOST_AUTO_TEST_CASE(one_run_shows_what_fits) {
   figures.front().vocab_size = figures.front().memory_bytes = 0;
   add(32000, 40);
   BOOST_TEST(fits(32000, 40));
+}
+
+// The same choices in another order, or with other modules, are another run.
+BOOST_AUTO_TEST_CASE(what_is_no_knob_makes_another_run) {
+  const auto machine = machine_of("h100-80g", 8);
+  const auto model = model_named("llama3-8b");
+  tuner::planner::PlanRun run;
+  run.model = model.get();
+  run.hardware = machine.get();
+  run.knobs.pp = 4;
+  run.knobs.vpp = 2;
+  run.knobs.dp = 2;
+  run.knobs.fused_attention = false;
+  run.global_batch_size = 64;
+  std::set<std::string> runs = {run_identity(run)};
+  const auto is_another = [&](auto&& change) {
+    tuner::planner::PlanRun other = run;
+    change(other);
+    return runs.insert(run_identity(other)).second;
+  };
+  using Run = tuner::planner::PlanRun;
+  BOOST_TEST(is_another([](Run& other) { other.has_usual_schedule = false; }));
+  // ZBVZeroBubble and DualPipeV, of which one fills its stages.
+  BOOST_TEST(is_another([](Run& other) { other.has_usual_schedule = other.has_rounds = false; }));
+  BOOST_TEST(is_another([](Run& other) {
+    other.has_usual_schedule = other.has_rounds = false;
+    other.fills_stages = true;
+  }));
+  BOOST_TEST(is_another([](Run& other) { other.pass_sequences = 8; }));
+  BOOST_TEST(is_another([](Run& other) { other.states_own_modules = true; }));
+  // All of a step in one pass is what is priced.
+  BOOST_TEST(!is_another([](Run& other) { other.pass_sequences = 32; }));
 }
 
 BOOST_AUTO_TEST_CASE(factors_are_keyed_by_device_precision_routing_and_half_year) {

@@ -2,13 +2,16 @@
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <string_view>
+#include <vector>
 
 #include "tests/tuner/planner_samples.h"
+#include "tuner/planner/memory_profile.h"
 #include "tuner/planner/rules.h"
 
 namespace moetune::tuner::planner {
 namespace {
 
+using samples::dense_model;
 using samples::machine;
 using samples::moe_model;
 using samples::run_of;
@@ -57,6 +60,59 @@ BOOST_AUTO_TEST_CASE(own_modules_take_whole_sequences) {
   run.knobs.fused_attention = false;
   run.states_own_modules = false;
   BOOST_TEST(broken_rules(run).empty());
+}
+
+// torch's 1F1B takes no fewer micro-batches than it has stages; Megatron-Core's does.
+BOOST_AUTO_TEST_CASE(stages_of_torch_are_filled) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(4);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.pp = 4;
+  run.global_batch_size = 3;
+  BOOST_TEST(broken_rules(run).empty());
+  run.is_of_megatron = false;
+  BOOST_TEST(breaks(run, "schedule_fills_stages"));
+  run.has_usual_schedule = false;  // GPipe, or a file's
+  BOOST_TEST(broken_rules(run).empty());
+  run.has_usual_schedule = true;
+  run.knobs.vpp = 2;  // Interleaved1F1B: one round of 3
+  BOOST_TEST(broken_rules(run).empty());
+  run.fills_stages = true;  // DualPipeV
+  BOOST_TEST(breaks(run, "schedule_fills_stages"));
+  run.global_batch_size = 8;
+  BOOST_TEST(broken_rules(run).empty());
+}
+
+// Rules hold for what goes through the pipeline before it drains, and so does what it holds.
+BOOST_AUTO_TEST_CASE(passes_are_held_to_rules_each_by_itself) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(4);
+  PlanRun run = run_of(model, hardware);
+  run.is_of_megatron = false;
+  run.knobs.pp = 4;
+  run.global_batch_size = 36;
+  run.pass_sequences = 3;
+  BOOST_TEST(breaks(run, "schedule_fills_stages"));
+  run.pass_sequences = 9;
+  BOOST_TEST(broken_rules(run).empty());
+  run.knobs.vpp = 2;  // two rounds of 4, and one left
+  BOOST_TEST(breaks(run, "vpp_divides_micro_batches"));
+  run.pass_sequences = 12;
+  BOOST_TEST(broken_rules(run).empty());
+  run.pass_sequences = 10;
+  BOOST_TEST(breaks(run, "pass_divides"));
+  run.knobs.vpp = 1;
+  run.pass_sequences = 9;
+  run.knobs.micro_batch_size = 2;
+  BOOST_TEST(breaks(run, "pass_divides"));
+  run.knobs.micro_batch_size = 3;
+  run.has_usual_schedule = false;
+  run.holds_all_micro_batches = true;
+  BOOST_TEST(micro_batches_in_flight(run, 0) == std::vector<int64_t>{3},
+             boost::test_tools::per_element());
+  run.pass_sequences = 0;
+  BOOST_TEST(micro_batches_in_flight(run, 0) == std::vector<int64_t>{12},
+             boost::test_tools::per_element());
 }
 
 BOOST_AUTO_TEST_CASE(multi_token_prediction_is_recomputed_by_itself) {

@@ -324,7 +324,7 @@ double elements_of(const Weights& weights) {
 std::vector<int64_t> micro_batches_in_flight(const PlanRun& run, int stage) {
   const int64_t pp = run.knobs.pp;
   const int64_t vpp = num_virtual_stages(run);
-  const int64_t all = num_micro_batches(run);
+  const int64_t all = micro_batches_of_pass(run);
   std::vector<int64_t> in_flight(static_cast<size_t>(vpp), 0);
   if (run.holds_all_micro_batches && pp > 1) {
     std::ranges::fill(in_flight, all);

@@ -48,6 +48,15 @@ bool batch_divides(Run run) {
   return divides(int64_t{run.knobs.micro_batch_size} * run.knobs.dp, run.global_batch_size);
 }
 
+int64_t all_stages(Run run) { return run.knobs.pp * num_virtual_stages(run); }
+
+/// Whether there has to be a micro-batch for each stage. torch's 1F1B refuses fewer,
+/// Megatron-Core's does not.
+bool fills_stages(Run run) {
+  const bool is_1f1b = run.has_usual_schedule && run.knobs.pp > 1 && num_virtual_stages(run) == 1;
+  return run.fills_stages || (is_1f1b && !is_of_megatron(run));
+}
+
 constexpr RuleOf kAnyEngine = RuleOf::any_engine;
 
 constexpr PlanRule kRules[] = {
@@ -105,12 +114,10 @@ constexpr PlanRule kRules[] = {
     {"vpp_needs_pp", [](Run run) { return run.knobs.vpp == 1 || run.knobs.pp > 1; },
      [](Run run) { return fmt::format("vpp {} without pipeline stages", run.knobs.vpp); }},
     {"schedule_fills_stages",
-     [](Run run) {
-       return !run.fills_stages || num_micro_batches(run) >= int64_t{run.knobs.pp} * run.knobs.vpp;
-     },
+     [](Run run) { return !fills_stages(run) || micro_batches_of_pass(run) >= all_stages(run); },
      [](Run run) {
        return fmt::format("{} micro-batches are fewer than the {} stages that the schedule fills",
-                          num_micro_batches(run), int64_t{run.knobs.pp} * run.knobs.vpp);
+                          micro_batches_of_pass(run), all_stages(run));
      }},
     {"stages_hold_layers",
      [](Run run) {
@@ -192,13 +199,25 @@ constexpr PlanRule kRules[] = {
                           run.knobs.micro_batch_size, run.knobs.dp, run.global_batch_size);
      },
      kAnyEngine},
+    {"pass_divides",
+     [](Run run) {
+       return run.pass_sequences == 0 ||
+              (divides(run.knobs.micro_batch_size, run.pass_sequences) &&
+               divides(run.pass_sequences * run.knobs.dp, run.global_batch_size));
+     },
+     [](Run run) {
+       return fmt::format(
+           "a pass of {} sequences is no multiple of micro-batch {}, or it x dp {} does not divide "
+           "the global batch of {}",
+           run.pass_sequences, run.knobs.micro_batch_size, run.knobs.dp, run.global_batch_size);
+     }},
     {"vpp_divides_micro_batches",
      [](Run run) {
        return num_virtual_stages(run) == 1 || !run.has_rounds ||
-              divides(micro_batches_of_round(run), num_micro_batches(run));
+              divides(micro_batches_of_round(run), micro_batches_of_pass(run));
      },
      [](Run run) {
-       const int64_t all = num_micro_batches(run);
+       const int64_t all = micro_batches_of_pass(run);
        if (is_of_megatron(run)) {
          return fmt::format("{} micro-batches are no multiple of pp {}, as virtual stages need",
                             all, run.knobs.pp);

@@ -2,6 +2,7 @@
 // is for.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -36,6 +37,11 @@ struct PlanRun {
   bool has_rounds = true;
   /// There is a micro-batch for each virtual stage at least (DualPipeV of torch).
   bool fills_stages = false;
+  /// 1F1B, or Interleaved1F1B of virtual stages; else one of torch that is priced as these.
+  bool has_usual_schedule = true;
+  /// Sequences of a replica that go through the pipeline before it drains (torchtitan's local
+  /// batch); 0: all of a step.
+  int64_t pass_sequences = 0;
   /// Its DeepEP sends rows that are padded to a capacity: Megatron-Core's does not.
   bool takes_padded_deepep = false;
   /// Whether the rules of Megatron-Core hold and its memory is priced: torchtitan has an engine of
@@ -63,13 +69,20 @@ inline int64_t num_micro_batches(const PlanRun& run) {
   return run.global_batch_size > per_pass ? run.global_batch_size / per_pass : 1;
 }
 
+/// Of them those that go through the pipeline before it drains, at least 1.
+inline int64_t micro_batches_of_pass(const PlanRun& run) {
+  const int64_t all = num_micro_batches(run);
+  if (run.pass_sequences == 0) return all;
+  return std::clamp<int64_t>(run.pass_sequences / run.knobs.micro_batch_size, 1, all);
+}
+
 /// Micro-batches that a virtual stage takes before the rank's next one has its turn: pp in
 /// Megatron-Core; torch (ScheduleInterleaved1F1B) splits them evenly into rounds of at least pp,
 /// and has one round of fewer.
 inline int64_t micro_batches_of_round(const PlanRun& run) {
   const int64_t pp = run.knobs.pp;
   if (run.is_of_megatron) return pp;
-  const int64_t all = num_micro_batches(run);
+  const int64_t all = micro_batches_of_pass(run);
   return all < pp ? all : all / (all / pp);
 }
 

@@ -116,7 +116,7 @@ bool keeps_titan_stage_gathered(const PlanRun& run) {
 }
 
 bool sums_titan_gradients_whole(const PlanRun& run) {
-  return keeps_titan_stage_gathered(run) && num_micro_batches(run) > 1;
+  return keeps_titan_stage_gathered(run) && micro_batches_of_pass(run) > 1;
 }
 
 std::optional<double> titan_logit_bytes(const spec::PlanKnobs& knobs) {

@@ -18,28 +18,32 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-/// What runs a list of actions: any schedule.
+/// What runs a list of actions in a file, of one stage a rank and of several.
+constexpr std::string_view kListedSingle = "PipelineScheduleSingle";
 constexpr std::string_view kListed = "PipelineScheduleMulti";
 
 /// A schedule of torch (pipelining/schedules.py, get_schedule_class).
 struct Schedule {
   std::string_view name;
   bool has_one_stage = false;       ///< a rank
+  bool has_two_stages = false;      ///< a rank, no more
   bool has_forwards_first = false;  ///< all of them come before the first backward
   bool has_rounds = false;          ///< it refuses micro-batches that make no even rounds
-  bool has_two_stages = false;      ///< a rank, no more
   bool fills_stages = false;        ///< with at least a micro-batch each
+  bool splits_backward = false;     ///< into that of inputs and that of weights
 };
-constexpr std::array kSchedules = {Schedule{"1F1B", true, false},
-                                   Schedule{"Interleaved1F1B", false, false, true},
-                                   Schedule{"GPipe", true, true},
-                                   Schedule{"LoopedBFS", false, true},
-                                   Schedule{"InterleavedZeroBubble", false, false, true},
-                                   Schedule{"ZBVZeroBubble", false, false, false, true},
-                                   Schedule{"DualPipeV", false, false, false, true, true},
-                                   Schedule{"FlexibleInterleaved1F1B", false, false, true},
-                                   Schedule{"PipelineScheduleSingle", true, false},
-                                   Schedule{kListed, false, false}};
+constexpr std::array kSchedules = {
+    Schedule{.name = "1F1B", .has_one_stage = true, .fills_stages = true},
+    Schedule{.name = "Interleaved1F1B", .has_rounds = true},
+    Schedule{.name = "GPipe", .has_one_stage = true, .has_forwards_first = true},
+    Schedule{.name = "LoopedBFS", .has_forwards_first = true},
+    Schedule{.name = "InterleavedZeroBubble", .has_rounds = true, .splits_backward = true},
+    Schedule{.name = "ZBVZeroBubble", .has_two_stages = true, .splits_backward = true},
+    Schedule{
+        .name = "DualPipeV", .has_two_stages = true, .fills_stages = true, .splits_backward = true},
+    Schedule{.name = "FlexibleInterleaved1F1B", .has_rounds = true},
+    Schedule{.name = kListedSingle, .has_one_stage = true},
+    Schedule{.name = kListed}};
 constexpr std::string_view kFloat8Linear = "quantize.linear.float8";
 constexpr std::string_view kFloat8Experts = "quantize.grouped_mm.float8";
 constexpr std::string_view kMxLinear = "quantize.linear.mx";
@@ -77,6 +81,14 @@ std::string_view usual_schedule(const PlanKnobs& k) {
 bool takes_stages_of(const PlanKnobs& k, const Schedule& schedule) {
   return k.pp > 1 && schedule.has_one_stage == (k.vpp == 1) &&
          (!schedule.has_two_stages || k.vpp == 2);
+}
+
+/// In which order a run with these knobs goes, where that is not the usual one of its stages.
+const Schedule* other_schedule(const RunConfig& run, const PlanKnobs& k) {
+  if (run.has_listed_schedule && k.pp > 1)
+    return find_schedule(k.vpp == 1 ? kListedSingle : kListed);
+  const Schedule* stated = find_schedule(run.pipeline_schedule);
+  return stated != nullptr && takes_stages_of(k, *stated) ? stated : nullptr;
 }
 
 int32_t as_knob(Reading& in, std::string_view row, int64_t value) {
@@ -170,14 +182,15 @@ bool read_tokens(Reading& in) {
   }
   k.micro_batch_size =
       as_knob(in, "num_tokens_per_microbatch_per_dp_rank", std::max<int64_t>(1, tokens / length));
-  const int64_t sequences = int64_t{k.micro_batch_size} * micro_batches;
   if (micro_batches < 1 || micro_batches > kMostRanks) {
     in.problem(fmt::format("'{}' is {}, expected from 1 to {}", in.key("num_pp_microbatches"),
                            micro_batches, kMostRanks));
     return true;
   }
+  const int64_t sequences = int64_t{k.micro_batch_size} * micro_batches;
   const int64_t of_replicas = in.run.world_size > 0 ? sequences * k.dp : 0;
   in.run.global_batch_size = all > 0 ? std::max<int64_t>(1, all / length) : of_replicas;
+  if (k.pp > 1) in.run.pass_sequences = sequences;
   in.run.is_batch_derived = all <= 0;
   return true;
 }
@@ -188,9 +201,11 @@ void read_batch(Reading& in) {
   const int64_t local = in.parts.integer("local_batch_size").value_or(8);
   const int64_t global = in.parts.integer("sequences_per_step").value_or(-1);
   const int64_t micro = in.parts.integer("pipeline_parallel_microbatch_size").value_or(1);
-  k.micro_batch_size = k.pp > 1 ? as_knob(in, "pipeline_parallel_microbatch_size", micro)
-                                : as_knob(in, "local_batch_size", local);
-  const int64_t of_replicas = int64_t{as_knob(in, "local_batch_size", local)} * k.dp;
+  const int32_t of_replica = as_knob(in, "local_batch_size", local);
+  k.micro_batch_size =
+      k.pp > 1 ? as_knob(in, "pipeline_parallel_microbatch_size", micro) : of_replica;
+  if (k.pp > 1) in.run.pass_sequences = of_replica;
+  const int64_t of_replicas = int64_t{of_replica} * k.dp;
   const bool has_ranks = in.run.world_size > 0;
   in.run.global_batch_size = global > 0 ? global : (has_ranks ? of_replicas : 0);
   in.run.is_batch_derived = global <= 0;
@@ -270,18 +285,24 @@ bool has_listed_schedule(const Reading& in) {
 
 void read_schedule(Reading& in) {
   PlanKnobs& k = in.run.knobs;
-  std::string name = in.parts.word("pipeline_parallel_schedule");
+  const std::string name = in.parts.word("pipeline_parallel_schedule");
   if (k.pp == 1) return;
-  if (name.empty()) name = fallback_of(row_of("pipeline_parallel_schedule"), in.dialect);
   const Schedule* schedule = find_schedule(name);
-  if (has_listed_schedule(in)) {
-    in.note("the pipeline's schedule is a file's: its order of forwards and backwards is not read");
-    if (schedule == nullptr) schedule = find_schedule(kListed);
-  }
+  // Also beside a file: how many stages a rank has, and which, follows from the name.
   if (schedule == nullptr) {
     in.problem(fmt::format("'{}' '{}' is no schedule of torch; {}",
                            in.key("pipeline_parallel_schedule"), shown(name),
                            unknown_schedule_text(name)));
+    return;
+  }
+  in.run.has_listed_schedule = has_listed_schedule(in);
+  if (in.run.has_listed_schedule) {
+    in.note("the pipeline's schedule is a file's: its order of forwards and backwards is not read");
+  } else if (schedule->name == kListedSingle || schedule->name == kListed) {
+    in.problem(
+        fmt::format("'{}' '{}' runs the order of a file: "
+                    "'parallelism.pipeline_parallel_schedule_csv' names none",
+                    in.key("pipeline_parallel_schedule"), schedule->name));
     return;
   }
   k.vpp = schedule->has_one_stage ? 1 : 2;
@@ -289,7 +310,7 @@ void read_schedule(Reading& in) {
     in.run.pipeline_schedule = schedule->name;
     in.note(fmt::format("'{}' is '{}': taken as {}{}", in.key("pipeline_parallel_schedule"),
                         schedule->name, usual_schedule(k),
-                        schedule->has_forwards_first
+                        holds_all_micro_batches(in.run, k)
                             ? ", but memory holds all micro-batches of a step"
                             : ", with its time and memory"));
   }
@@ -484,6 +505,11 @@ void read_kernels(Reading& in) {
     return is_on && std::ranges::find(parts, name) != parts.end();
   };
   in.run.knobs.fused_activation = compiles("model");
+  const Schedule* schedule = other_schedule(in.run, in.run.knobs);
+  if (compiles("model") && schedule != nullptr && schedule->splits_backward) {
+    in.note(fmt::format("torch refuses '{}' of compiled models: it is priced all the same",
+                        schedule->name));
+  }
   in.run.knobs.cross_entropy = compiles("loss") ? CrossEntropy::native : CrossEntropy::unfused;
 }
 
@@ -515,18 +541,22 @@ bool names_dense_model(const RunConfig& run) {
 }
 
 bool holds_all_micro_batches(const RunConfig& run, const PlanKnobs& knobs) {
-  const Schedule* schedule = find_schedule(run.pipeline_schedule);
-  return schedule != nullptr && schedule->has_forwards_first && takes_stages_of(knobs, *schedule);
+  const Schedule* schedule = other_schedule(run, knobs);
+  return schedule != nullptr && schedule->has_forwards_first;
 }
 
 bool has_rounds(const RunConfig& run, const PlanKnobs& knobs) {
-  const Schedule* schedule = find_schedule(run.pipeline_schedule);
-  return schedule == nullptr || schedule->has_rounds || !takes_stages_of(knobs, *schedule);
+  const Schedule* schedule = other_schedule(run, knobs);
+  return schedule == nullptr || schedule->has_rounds;
 }
 
 bool fills_stages(const RunConfig& run, const PlanKnobs& knobs) {
-  const Schedule* schedule = find_schedule(run.pipeline_schedule);
-  return schedule != nullptr && schedule->fills_stages && takes_stages_of(knobs, *schedule);
+  const Schedule* schedule = other_schedule(run, knobs);
+  return schedule != nullptr && schedule->fills_stages;
+}
+
+bool has_usual_schedule(const RunConfig& run, const PlanKnobs& knobs) {
+  return other_schedule(run, knobs) == nullptr;
 }
 
 void read_parts_of_titan(Reading& reading) {

@@ -86,6 +86,10 @@ struct RunConfig {
   std::string pipeline_layout;  ///< stages written by hand, as in "Et*3|(tt|)*2tL"
   /// As torchtitan names it, of a pipeline; empty: 1F1B, or Interleaved1F1B of virtual stages.
   std::string pipeline_schedule;
+  /// Of torchtitan: the order of its pipeline is in a file of its own.
+  bool has_listed_schedule = false;
+  /// Of torchtitan: sequences of a replica that go through the pipeline before it drains; 0: all.
+  int64_t pass_sequences = 0;
   /// Of torchtitan: its first and last stage have fewer layers, where an even split is priced.
   bool has_lighter_ends = false;
   /// Layers are made of Megatron-Core's own modules in the place of Transformer Engine's.
@@ -140,6 +144,8 @@ bool holds_all_micro_batches(const RunConfig& run, const PlanKnobs& knobs);
 bool has_rounds(const RunConfig& run, const PlanKnobs& knobs);
 /// Whether each virtual stage needs a micro-batch.
 bool fills_stages(const RunConfig& run, const PlanKnobs& knobs);
+/// Whether the order is that of 1F1B, or Interleaved1F1B of virtual stages.
+bool has_usual_schedule(const RunConfig& run, const PlanKnobs& knobs);
 
 /// Whether a run's DeepEP takes experts that are padded to a capacity. Primus' own does; of a text
 /// that says both, import_run has found out that its framework need not refuse it.

@@ -567,7 +567,8 @@ constexpr const char* kWholeCommand =
     "--expert-model-parallel-size 16 --untie-embeddings-and-output-weights "
     "--position-embedding-type rope --moe-token-dispatcher-type alltoall";
 
-// Megatron-Core's own modules keep what Transformer Engine's unfused attention does.
+// Megatron-Core's own modules keep what Transformer Engine's unfused attention does. Without a
+// grouped product they have four workspaces fewer.
 BOOST_FIXTURE_TEST_CASE(own_modules_keep_scores, Cli) {
   const auto peak_with = [&](const std::string& more) {
     const Answer answer =
@@ -578,7 +579,7 @@ BOOST_FIXTURE_TEST_CASE(own_modules_keep_scores, Cli) {
   };
   const double local = peak_with("--transformer-impl local");
   BOOST_TEST(local > 1.05 * peak_with(""));
-  BOOST_TEST(local == peak_with("--attention-backend unfused"));
+  BOOST_TEST(local == peak_with("--attention-backend unfused") - 4 * (32 << 20));
   BOOST_TEST(local == peak_with("--attention-backend flash --transformer-impl local"));
   BOOST_TEST(peak_with("--transformer-impl transformer_engine") == peak_with(""));
 }

@@ -7,6 +7,7 @@
 #include "tests/tuner/planner_samples.h"
 #include "tuner/planner/memory_profile.h"
 #include "tuner/planner/rules.h"
+#include "tuner/planner/step_time.h"
 
 namespace moetune::tuner::planner {
 namespace {
@@ -60,6 +61,37 @@ BOOST_AUTO_TEST_CASE(own_modules_take_whole_sequences) {
   run.knobs.fused_attention = false;
   run.states_own_modules = false;
   BOOST_TEST(broken_rules(run).empty());
+}
+
+// Its four groups are not copied for eight ranks.
+BOOST_AUTO_TEST_CASE(own_modules_copy_no_groups) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.tp = 8;
+  run.knobs.fused_attention = false;
+  BOOST_TEST(broken_rules(run).empty());
+  run.states_own_modules = true;
+  BOOST_TEST(breaks(run, "own_modules_divide_groups"));
+  run.knobs.tp = 4;
+  run.knobs.dp = 2;
+  BOOST_TEST(broken_rules(run).empty());
+}
+
+// Since core 0.17 they have no grouped product, whatever --moe-grouped-gemm says.
+BOOST_AUTO_TEST_CASE(own_modules_multiply_experts_apart) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(1);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.fused_attention = false;
+  const StepTime grouped = predict_step(run, {});
+  PlanRun apart = run;
+  apart.knobs.moe_grouped_gemm = false;
+  run.states_own_modules = true;
+  const StepTime own = predict_step(run, {});
+  BOOST_TEST(own.part(TimePart::experts) > grouped.part(TimePart::experts));
+  BOOST_TEST(own.seconds == predict_step(apart, {}).seconds);
+  BOOST_TEST(predict_memory(run).peak_bytes() == predict_memory(apart).peak_bytes());
 }
 
 // torch's 1F1B takes no fewer micro-batches than it has stages; Megatron-Core's does.

@@ -146,7 +146,7 @@ StaticParts static_parts(const PlanRun& run, const Weights& weights, double shap
 /// gathered tokens of the allgather dispatcher.
 double workspace_bytes(const PlanRun& run, bool has_experts, bool has_head) {
   const PlanKnobs& k = run.knobs;
-  const bool is_grouped = has_experts && k.moe_grouped_gemm;
+  const bool is_grouped = has_experts && has_grouped_products(run);
   constexpr double kHandle = 32 * kMiB;
   double bytes = (is_grouped ? 7 : 3) * kHandle;
   const auto hidden = static_cast<double>(run.model->hidden_size);

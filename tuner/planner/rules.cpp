@@ -297,6 +297,17 @@ constexpr PlanRule kRules[] = {
            "cp {}: Megatron-Core's own attention (transformer_impl local) takes whole sequences",
            run.knobs.cp);
      }},
+    {"own_modules_divide_groups",
+     [](Run run) {
+       return !has_own_modules(run) || run.model->num_kv_heads == 0 ||
+              has_mixer(*run.model, Mixer::mla) || divides(run.knobs.tp, run.model->num_kv_heads);
+     },
+     [](Run run) {
+       return fmt::format(
+           "tp {} does not divide the {} key-value groups, as Megatron-Core's own attention "
+           "(transformer_impl local) needs",
+           run.knobs.tp, run.model->num_kv_heads);
+     }},
     {"router_graph_or_recompute",
      [](Run run) {
        const PlanKnobs& k = run.knobs;

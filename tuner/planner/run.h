@@ -57,6 +57,12 @@ inline bool has_own_modules(const PlanRun& run) {
   return run.states_own_modules && !run.knobs.fused_attention;
 }
 
+/// Whether all experts' products are one kernel. Megatron-Core's own modules multiply them one
+/// after the other since core 0.17, whatever they are told.
+inline bool has_grouped_products(const PlanRun& run) {
+  return run.knobs.moe_grouped_gemm && !has_own_modules(run);
+}
+
 /// Whether 32-bit products of linear modules are done in TF32: Transformer Engine asks cuBLAS for
 /// it, and PyTorch does not unless it is told to. AMD's devices have none.
 inline bool has_tf32(const PlanRun& run) {

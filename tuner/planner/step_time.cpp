@@ -216,7 +216,7 @@ class StepPricer {
                       revision_;
         if (is_grouped) {
           rate *= rates_.grouped;
-          if (!k_.moe_grouped_gemm) rate /= ungrouped_slowness(run_, op);
+          if (!has_grouped_products(run_)) rate /= ungrouped_slowness(run_, op);
         }
         const double half_rows = is_grouped ? rates_.grouped_half_rows : rates_.product_half_rows;
         const double flops = op.flops + half_rows * (is_narrow ? 2 : 1) * op.row_flops;
@@ -366,7 +366,8 @@ class StepPricer {
   /// Of the host, for experts whose products are kernels of their own: a launch takes as long as
   /// the others of the layer. No graph of a part of a layer has them.
   [[nodiscard]] double ungrouped_seconds(const PreparedStep::Alike& alike) const {
-    const bool is_grouped = k_.moe_grouped_gemm || alike.kind.feed_forward != FeedForward::moe;
+    const bool is_grouped =
+        has_grouped_products(run_) || alike.kind.feed_forward != FeedForward::moe;
     if (is_grouped || k_.cuda_graphs.has(PlanGraph::full_iteration)) return 0;
     return 1e-9 * host_slowness() * rates_.host_layer_ns * more_launches(*alike.work) /
            std::max(1, alike.work->num_launches);

@@ -140,7 +140,13 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
   if (tuner::planner::computed_knobs(owned.run).params_dtype != owned.run.knobs.params_dtype) {
     owned.notes.emplace_back(
         "torchtitan mixes no precision beside tensor or pipeline parallelism without FSDP: "
-        "weights, activations and all products but those in 8 bits are priced in 32 bits");
+        "weights, activations and products are priced in 32 bits, but for those of experts and of "
+        "8 bits");
+  }
+  if (!owned.run.is_of_megatron && tuner::planner::lacks_titan_shards(owned.run.knobs)) {
+    owned.notes.emplace_back(
+        "experts on several ranks have no shards beside them (data_parallel_shard_degree or "
+        "context_parallel_degree above 1): most models of torchtitan 0.2.2 refuse that");
   }
   owned.run.load = options.ratio("imbalance", 1, 1000, 1);
   const Calibration calibration =

@@ -167,6 +167,19 @@ BOOST_FIXTURE_TEST_CASE(tensor_parallelism_without_fsdp_is_in_32_bits, Estimates
              8 * beside_fsdp["step_parts_ns"]["compute_products"].get<double>());
 }
 
+// Experts on several ranks without shards beside them: few models run so, and those in 32 bits.
+BOOST_FIXTURE_TEST_CASE(experts_without_shards_are_told, Estimates) {
+  const std::string settings =
+      "--training.seq_len 4096 --training.local_batch_size 1 --activation_checkpoint.mode full "
+      "--parallelism.tensor_parallel_degree 4 --parallelism.expert_parallel_degree 4";
+  for (const char* note : {"have no shards beside them", "in 32 bits"}) {
+    const std::string alone = of(kExperts, settings, "4")["notes"].dump();
+    BOOST_TEST(alone.find(note) != std::string::npos, alone);
+    const std::string sharded = of(kExperts, settings, "8")["notes"].dump();
+    BOOST_TEST(sharded.find(note) == std::string::npos, sharded);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace moetune::sweeps

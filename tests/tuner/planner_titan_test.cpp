@@ -1,9 +1,12 @@
 // Torchtitan without FSDP: 32-bit weights under autocast, or 32 bits throughout; and what its steps
 // take.
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <string_view>
 
 #include "tests/tuner/planner_samples.h"
 #include "tuner/planner/memory_profile.h"
+#include "tuner/planner/search.h"
 #include "tuner/planner/step_time.h"
 #include "tuner/planner/titan_memory.h"
 #include "tuner/planner/titan_time.h"
@@ -176,26 +179,51 @@ BOOST_AUTO_TEST_CASE(without_fsdp_parallel_ranks_compute_in_32_bits) {
   BOOST_TEST((computed_knobs(run).precision == spec::PrecisionRecipe::bf16));
 }
 
-// Experts on several ranks are wrapped in FSDP2 also where nothing else is sharded: it mixes
-// precision, over whole weights of 32 bits.
-BOOST_AUTO_TEST_CASE(experts_on_several_ranks_are_of_fsdp) {
+// FSDP2 of one shard is none, also beside experts on several ranks: nothing mixes precision.
+BOOST_AUTO_TEST_CASE(experts_on_several_ranks_bring_no_shards) {
   const spec::ModelSpec model = moe_model();
   const spec::HardwareSpec hardware = machine(8);
   PlanRun run = titan_run(model, hardware);
   run.knobs.tp = 4;
-  run.global_batch_size = 4;
-  BOOST_TEST(is_titan_unsharded(run));
-  BOOST_TEST(predict_memory(run).worst().peak.gathered == 0);
   run.knobs.ep = 4;
-  BOOST_TEST(run.knobs.dense_copies() == 1);
-  BOOST_TEST(!is_titan_unsharded(run));
-  BOOST_TEST(!has_titan_autocast(run));
-  BOOST_TEST((computed_knobs(run) == run.knobs));
+  run.global_batch_size = 4;
+  BOOST_TEST(lacks_titan_shards(run.knobs));
+  BOOST_TEST(is_titan_unsharded(run));
+  BOOST_TEST((computed_knobs(run).precision == spec::PrecisionRecipe::fp32));
+  BOOST_TEST(predict_memory(run).worst().peak.gathered == 0);
+  run.knobs.dp = 2;
+  BOOST_TEST(!lacks_titan_shards(run.knobs));
+  BOOST_TEST((computed_knobs(run).precision == spec::PrecisionRecipe::bf16));
   const StageMemory mixed = predict_memory(run).worst();
   BOOST_TEST(mixed.peak.gathered > 0);
   // 32-bit weights, as large as the gradients, and two moments.
   BOOST_TEST(mixed.peak.weights == mixed.peak.gradients, kExactly);
   BOOST_TEST(2 * mixed.peak.weights == mixed.peak.optimizer, kExactly);
+}
+
+// They are planned with shards only.
+BOOST_AUTO_TEST_CASE(planned_experts_have_shards) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanQuestion question;
+  question.model = &model;
+  question.hardware = &hardware;
+  question.seq_length = 4096;
+  question.global_batch_size = 64;
+  question.is_of_megatron = false;
+  question.base.fsdp = spec::Fsdp::torch;
+  question.can_say = [](const spec::PlanKnobs& k, std::string_view knob) {
+    return knob != "fsdp" || (k.fsdp == spec::Fsdp::torch) == (k.dense_copies() > 1);
+  };
+  question.num_best = 1000;
+  const PlanAnswer answer = search_plans(question, {});
+  const auto count = [&](auto&& holds) {
+    return std::ranges::count_if(answer.best,
+                                 [&](const PlannedConfig& config) { return holds(config.knobs); });
+  };
+  BOOST_TEST(count([](const spec::PlanKnobs& k) { return lacks_titan_shards(k); }) == 0);
+  BOOST_TEST(count([](const spec::PlanKnobs& k) { return k.ep > 1; }) > 0);
+  BOOST_TEST(count([](const spec::PlanKnobs& k) { return k.dense_copies() == 1; }) > 0);
 }
 
 // A recipe of 8 bits is for linear modules: attention and the head stay in 32.

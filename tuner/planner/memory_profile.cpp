@@ -545,7 +545,7 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   if (keeps_titan_stage_gathered(run)) {
     // All of the stage, and the fresh gradients of one unit in the weights' type.
     result.peak.gathered = element_bytes(k) * (stage.weights.total() + stage.largest_layer);
-  } else if (k.fsdp != Fsdp::none || has_titan_shards(run)) {
+  } else if (k.fsdp != Fsdp::none) {
     result.peak.gathered = stage.largest_layer * (2 * element_bytes(k) + 4);
   }
   result.peak.activations = activations;

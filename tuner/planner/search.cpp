@@ -501,8 +501,12 @@ class Search {
         knobs.fsdp = Fsdp::none;
         knobs.distributed_optimizer = false;
       }
-      // What torchtitan makes of its sizes is no choice beside it.
-      if (!q_.is_of_megatron && knobs.fsdp != titan_sharding(knobs)) continue;
+      // What torchtitan makes of its sizes is no choice beside it. Few of its models run with
+      // experts on several ranks and no shards, and those slowly.
+      if (!q_.is_of_megatron &&
+          (knobs.fsdp != titan_sharding(knobs) || lacks_titan_shards(knobs))) {
+        continue;
+      }
       double peak[2] = {-1, -1};
       double bounds[2] = {-1, -1};  // without and with overlap
       for (size_t t = 0; t < time_choices_.size(); ++t) {

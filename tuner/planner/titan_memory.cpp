@@ -27,8 +27,12 @@ spec::Fsdp titan_sharding(const spec::PlanKnobs& k) {
   return k.has_replicas_only() ? k.fsdp : spec::Fsdp::torch;
 }
 
+bool lacks_titan_shards(const spec::PlanKnobs& k) {
+  return k.ep > 1 && titan_sharding(k) == spec::Fsdp::none;
+}
+
 bool has_titan_shards(const PlanRun& run) {
-  return !run.is_of_megatron && (titan_sharding(run.knobs) != spec::Fsdp::none || run.knobs.ep > 1);
+  return !run.is_of_megatron && titan_sharding(run.knobs) != spec::Fsdp::none;
 }
 
 bool is_titan_unsharded(const PlanRun& run) {

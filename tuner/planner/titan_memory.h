@@ -13,8 +13,12 @@ namespace moetune::tuner::planner {
 /// and replicas beside other parallelism have shards (DDP stands alone).
 spec::Fsdp titan_sharding(const spec::PlanKnobs& knobs);
 
-/// Whether the run's weights are PyTorch's FSDP2's, as torchtitan applies it: also where they have
-/// one shard only, beside experts on several ranks (0.2.2, `fsdp_enabled or ep_enabled`).
+/// Whether experts on several ranks have no shards beside them. Where torchtitan 0.2.2 asks for
+/// FSDP2 then (`fsdp_enabled or ep_enabled`), it stops, as there is no mesh of one shard
+/// (ParallelDims.get_mesh); where it does not, nothing mixes precision.
+bool lacks_titan_shards(const spec::PlanKnobs& knobs);
+
+/// Whether the run's weights are PyTorch's FSDP2's, as torchtitan applies it.
 bool has_titan_shards(const PlanRun& run);
 
 /// Whether weights are whole on their ranks: one GPU, DDP, or tensor and pipeline parallelism

@@ -140,8 +140,10 @@ void read_degrees(Reading& in) {
   k.distributed_optimizer = is_sharded;
   k.optimizer_instances = is_sharded ? static_cast<int32_t>(replicas) : 1;
   if (!is_sharded && k.dp > 1 && !k.has_replicas_only()) {
-    in.note(fmt::format("'{}' {} beside other parallelism needs shards: they are taken",
-                        in.key("data_parallel_replicate_degree"), replicas));
+    in.note(
+        fmt::format("'{}' {} beside other parallelism needs shards: they are taken (models that "
+                    "are not refused keep whole weights in 32 bits)",
+                    in.key("data_parallel_replicate_degree"), replicas));
   }
 }
 

@@ -61,10 +61,9 @@ bool have_same_stages(const PlanRun& a, const PlanRun& b) {
   return a.knobs.pp == b.knobs.pp && a.knobs.vpp == b.knobs.vpp;
 }
 
-/// Whether each rank has as many micro-batches of as many sequences.
+/// Whether a replica has as many sequences.
 bool have_same_batch(const PlanRun& a, const PlanRun& b) {
-  return have_same_stages(a, b) && a.global_batch_size == b.global_batch_size &&
-         a.knobs.dp == b.knobs.dp && a.knobs.micro_batch_size == b.knobs.micro_batch_size;
+  return a.global_batch_size == b.global_batch_size && a.knobs.dp == b.knobs.dp;
 }
 
 /// Whether a device has room for a predicted peak (0: without limit).
@@ -126,7 +125,7 @@ ChangedRun changed_run(const PlanRun& start, const PlanRun& goal,
   }
   // A size takes its devices from the replicas.
   spec::set_dp_for(run.hardware->num_devices(), run.knobs);
-  // What goes through the pipeline at once is written anew with the batch.
+  // What goes through the pipeline at once is written anew with a replica's batch.
   if (!have_same_batch(run, start)) run.pass_sequences = goal.pass_sequences;
   if (has_goal_stages) {
     if (!have_same_stages(run, goal)) {

@@ -355,7 +355,36 @@ class TitanCommand {
   std::map<std::string, std::string> settings_;
 };
 
-// Each step's flags, applied to the command, make the run that the step is priced as.
+/// Each step's flags, applied to the command, make the run that the step is priced as.
+void check_flags_of_steps(Cli& cli, TitanCommand command, const char* model, const char* gpus,
+                          const std::vector<std::string>& fixed) {
+  const std::vector<std::string> place = {"--model", model, "--hardware", "h100-80g",
+                                          "--gpus",  gpus,  "--format",   "json"};
+  const auto with_place = [&](std::vector<std::string> words) {
+    words.insert(words.end(), place.begin(), place.end());
+    return words;
+  };
+  std::vector<std::string> words = {"plan", "--top", "1", "--against", command.text()};
+  for (const std::string& value : fixed) words.insert(words.end(), {"--fix", value});
+  const Answer answer = cli.run(with_place(words));
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json theirs = json::parse(answer.out)["against"];
+  for (const json& step : theirs["path"]) {
+    BOOST_TEST(!step["flags"].empty(), step.dump());
+    for (const json& flag : step["flags"]) command.apply(flag.get<std::string>());
+    const Answer again = cli.run(with_place({"estimate", "--run", command.text()}));
+    BOOST_TEST_REQUIRE(again.code == 0, command.text() + again.err);
+    const json row = json::parse(again.out)["rows"][0];
+    BOOST_TEST(row["peak_allocated_bytes"] == step["peak_allocated_bytes"], command.text());
+    BOOST_TEST(
+        row["tokens_per_s_per_gpu"].get<double>() == step["tokens_per_s_per_gpu"].get<double>(),
+        boost::test_tools::tolerance(1e-9));
+    // A schedule of one stage a rank is none of virtual stages: one step changes both.
+    const std::set<std::string> knobs = knobs_of(step["changes"]);
+    BOOST_TEST((!knobs.contains("vpp") || knobs.contains("pipeline_schedule")), step.dump());
+  }
+}
+
 BOOST_FIXTURE_TEST_CASE(flags_of_steps_make_what_is_priced, Cli) {
   for (const char* vpp : {"vpp=20", "vpp=1"}) {
     TitanCommand command;
@@ -366,26 +395,22 @@ BOOST_FIXTURE_TEST_CASE(flags_of_steps_make_what_is_priced, Cli) {
           "parallelism.pipeline_parallel_schedule = GPipe", "activation_checkpoint.mode = none"}) {
       command.apply(flag);
     }
-    const Answer answer = run({"plan", "--model", "llama3-70b", "--hardware", "h100-80g", "--gpus",
-                               "64", "--fix", "tp=8", "--fix", "pp=4", "--fix", vpp, "--top", "1",
-                               "--against", command.text(), "--format", "json"});
-    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
-    const json theirs = json::parse(answer.out)["against"];
-    for (const json& step : theirs["path"]) {
-      BOOST_TEST(!step["flags"].empty(), step.dump());
-      for (const json& flag : step["flags"]) command.apply(flag.get<std::string>());
-      const Answer again = run({"estimate", "--run", command.text(), "--model", "llama3-70b",
-                                "--hardware", "h100-80g", "--gpus", "64", "--format", "json"});
-      BOOST_TEST_REQUIRE(again.code == 0, command.text() + again.err);
-      const json row = json::parse(again.out)["rows"][0];
-      BOOST_TEST(row["peak_allocated_bytes"] == step["peak_allocated_bytes"], command.text());
-      BOOST_TEST(
-          row["tokens_per_s_per_gpu"].get<double>() == step["tokens_per_s_per_gpu"].get<double>(),
-          boost::test_tools::tolerance(1e-9));
-      // A schedule of one stage a rank is none of virtual stages: one step changes both.
-      const std::set<std::string> knobs = knobs_of(step["changes"]);
-      BOOST_TEST((!knobs.contains("vpp") || knobs.contains("pipeline_schedule")), step.dump());
+    check_flags_of_steps(*this, command, "llama3-70b", "64", {"tp=8", "pp=4", vpp});
+  }
+}
+
+// Replicas beside slices, which are taken as shards: the flags make shards of them.
+BOOST_FIXTURE_TEST_CASE(flags_make_shards_of_replicas, Cli) {
+  for (const char* pp : {"pp=1", "pp=2"}) {
+    TitanCommand command;
+    for (const char* flag :
+         {"training.local_batch_size = 2", "training.global_batch_size = 64",
+          "training.seq_len = 4096", "parallelism.tensor_parallel_degree = 2",
+          "parallelism.data_parallel_replicate_degree = 4",
+          "parallelism.data_parallel_shard_degree = 1", "activation_checkpoint.mode = full"}) {
+      command.apply(flag);
     }
+    check_flags_of_steps(*this, command, "llama3-8b", "8", {"tp=2", pp, "vpp=1"});
   }
 }
 

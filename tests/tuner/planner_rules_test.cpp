@@ -137,6 +137,13 @@ BOOST_AUTO_TEST_CASE(passes_are_held_to_rules_each_by_itself) {
   run.pass_sequences = 9;
   run.knobs.micro_batch_size = 2;
   BOOST_TEST(breaks(run, "pass_divides"));
+  run.knobs.pp = 1;  // no pipeline, no passes
+  run.knobs.dp = 4;
+  run.global_batch_size = 8;
+  BOOST_TEST(broken_rules(run).empty());
+  run.knobs.pp = 4;
+  run.knobs.dp = 1;
+  run.global_batch_size = 36;
   run.knobs.micro_batch_size = 3;
   run.has_usual_schedule = false;
   run.holds_all_micro_batches = true;

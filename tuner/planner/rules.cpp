@@ -201,7 +201,7 @@ constexpr PlanRule kRules[] = {
      kAnyEngine},
     {"pass_divides",
      [](Run run) {
-       return run.pass_sequences == 0 ||
+       return run.pass_sequences == 0 || run.knobs.pp == 1 ||
               (divides(run.knobs.micro_batch_size, run.pass_sequences) &&
                divides(run.pass_sequences * run.knobs.dp, run.global_batch_size));
      },

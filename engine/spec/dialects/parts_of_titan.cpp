@@ -150,9 +150,10 @@ void read_degrees(Reading& in) {
 void write_degrees(Writing& out) {
   const PlanKnobs& k = out.knobs();
   // Experts are spread over shards only, and DDP beside stages or slices of tensors is refused
-  // ("DDP has not supported > 1D parallelism").
-  const bool is_replicated =
-      k.fsdp == Fsdp::none && !k.distributed_optimizer && k.has_replicas_only();
+  // ("DDP has not supported > 1D parallelism"). What torchtitan was told of it is told again.
+  const bool may_be_replicated =
+      k.has_replicas_only() || (out.run.dialect == Dialect::torchtitan && k.dense_copies() == k.dp);
+  const bool is_replicated = k.fsdp == Fsdp::none && !k.distributed_optimizer && may_be_replicated;
   int64_t replicas = is_replicated ? k.dp : k.optimizer_instances;
   // Ranks that share sequences are shards of a replica.
   const bool is_whole = k.dense_copies() == k.dp && !k.has_replicas_only();

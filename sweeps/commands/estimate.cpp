@@ -137,7 +137,14 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
         "the loss is taken as compiled: torchtitan's releases of 2024 did not compile it, and take "
         "more memory for their logits (the upper end has it)");
   }
-  if (tuner::planner::computed_knobs(owned.run).params_dtype != owned.run.knobs.params_dtype) {
+  const spec::PlanKnobs computed = tuner::planner::computed_knobs(owned.run);
+  if (tuner::planner::has_own_modules(owned.run) &&
+      computed.precision != owned.run.knobs.precision) {
+    owned.notes.push_back(
+        fmt::format("Megatron-Core's own modules know no recipe of 8 bits: they are priced in {}",
+                    spec::name_of(computed.precision)));
+  }
+  if (computed.params_dtype != owned.run.knobs.params_dtype) {
     owned.notes.emplace_back(
         "torchtitan mixes no precision beside tensor or pipeline parallelism without FSDP: "
         "weights, activations and products are priced in 32 bits, but for those of experts and of "

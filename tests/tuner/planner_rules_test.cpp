@@ -94,6 +94,20 @@ BOOST_AUTO_TEST_CASE(own_modules_multiply_experts_apart) {
   BOOST_TEST(predict_memory(run).peak_bytes() == predict_memory(apart).peak_bytes());
 }
 
+// Nor do they know a recipe of 8 bits, which is Transformer Engine's.
+BOOST_AUTO_TEST_CASE(own_modules_multiply_in_16_bits) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(1);
+  PlanRun wide = run_of(model, hardware);
+  wide.knobs.fused_attention = false;
+  PlanRun narrow = wide;
+  narrow.knobs.precision = spec::PrecisionRecipe::fp8_delayed;
+  BOOST_TEST(predict_step(narrow, {}).seconds != predict_step(wide, {}).seconds);
+  wide.states_own_modules = narrow.states_own_modules = true;
+  BOOST_TEST(predict_step(narrow, {}).seconds == predict_step(wide, {}).seconds);
+  BOOST_TEST(predict_memory(narrow).peak_bytes() == predict_memory(wide).peak_bytes());
+}
+
 // torch's 1F1B takes no fewer micro-batches than it has stages; Megatron-Core's does.
 BOOST_AUTO_TEST_CASE(stages_of_torch_are_filled) {
   const spec::ModelSpec model = dense_model();

@@ -16,17 +16,6 @@ using plan::LayerDims;
 using plan::ParamRow;
 using plan::Split;
 
-bool is_product_narrow(spec::PrecisionRecipe recipe) {
-  switch (recipe) {
-    case spec::PrecisionRecipe::bf16:
-    case spec::PrecisionRecipe::fp16:
-    case spec::PrecisionRecipe::fp32:
-      return false;
-    default:
-      return true;
-  }
-}
-
 void add_row(const ParamRow& row, const LayerDims& dims, Weights& weights) {
   const int64_t rows = row.rows(dims);
   const int64_t cols = row.cols(dims);
@@ -90,6 +79,17 @@ void Weights::add(const Weights& other, double times) {
   expert_adapters += times * other.expert_adapters;
   for (const Shape& shape : other.shapes) {
     if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+  }
+}
+
+bool is_product_narrow(spec::PrecisionRecipe recipe) {
+  switch (recipe) {
+    case spec::PrecisionRecipe::bf16:
+    case spec::PrecisionRecipe::fp16:
+    case spec::PrecisionRecipe::fp32:
+      return false;
+    default:
+      return true;
   }
 }
 

@@ -348,6 +348,9 @@ std::vector<int64_t> micro_batches_in_flight(const PlanRun& run, int stage) {
 }
 
 PreparedMemory::PreparedMemory(const PlanRun& run) : run_(run) {
+  // They are in stages_ from here on, and with() copies the run often.
+  run_.stages.clear();
+  run_.stage_layers.clear();
   const std::vector<Chunk> chunks = chunks_of(run);
   const auto pp = static_cast<size_t>(run.knobs.pp);
   stages_.resize(pp);
@@ -439,14 +442,8 @@ size_t PreparedMemory::place_of(LayerKind kind, int64_t window) {
 }
 
 PlanRun PreparedMemory::with(const PlanKnobs& knobs, double load) const {
-  PlanRun run;
-  run.model = run_.model;
-  run.hardware = run_.hardware;
-  run.global_batch_size = run_.global_batch_size;
-  run.seq_length = run_.seq_length;
+  PlanRun run = run_;
   run.load = load;
-  run.ep_chunks = run_.ep_chunks;
-  run.is_of_megatron = run_.is_of_megatron;
   run.knobs = knobs;
   run.knobs = computed_knobs(run);
   return run;

@@ -142,7 +142,7 @@ class PreparedMemory {
   [[nodiscard]] double mtp_bytes(const PlanRun& run, const std::vector<LayerMemory>& layers) const;
   [[nodiscard]] PlanRun with(const spec::PlanKnobs& knobs, double load) const;
 
-  PlanRun run_;
+  PlanRun run_;  ///< without its stages: see below
   std::vector<Alike> alike_;
   std::vector<Stage> stages_;
   std::vector<size_t> different_;  ///< the stages to look at: others are like one or hold less

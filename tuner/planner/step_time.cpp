@@ -204,9 +204,7 @@ class StepPricer {
     const spec::PrecisionRecipe others =
         is_wide ? spec::PrecisionRecipe::fp32 : spec::PrecisionRecipe::bf16;
     const spec::PrecisionRecipe recipe = is_plain ? others : precision;
-    const bool is_narrow = recipe != spec::PrecisionRecipe::bf16 &&
-                           recipe != spec::PrecisionRecipe::fp16 &&
-                           recipe != spec::PrecisionRecipe::fp32;
+    const bool is_narrow = is_product_narrow(recipe);
     switch (op.work) {
       case Work::product:
       case Work::grouped: {

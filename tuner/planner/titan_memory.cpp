@@ -47,6 +47,9 @@ bool has_titan_autocast(const PlanRun& run) {
 
 spec::PlanKnobs computed_knobs(const PlanRun& run) {
   spec::PlanKnobs knobs = run.knobs;
+  if (has_own_modules(run) && is_product_narrow(knobs.precision)) {
+    knobs.precision = PrecisionRecipe::bf16;
+  }
   if (!run.is_of_megatron) knobs.fsdp = titan_sharding(knobs);
   const bool is_wide =
       is_titan_unsharded(run) && knobs.main_params == StateType::fp32 && !has_titan_autocast(run);

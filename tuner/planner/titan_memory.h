@@ -29,10 +29,11 @@ bool is_titan_unsharded(const PlanRun& run);
 /// with DDP. What is read by products is cast for each of them; the residual stream stays wide.
 bool has_titan_autocast(const PlanRun& run);
 
-/// What the run computes in. Beside tensor or pipeline parallelism without FSDP torchtitan mixes no
-/// precision (maybe_enable_amp): weights, activations and products have 32 bits, and attention is
-/// the one of its kernels that takes them, with all scores in memory
-/// (ScaledDotProductAttentionWrapper.sdpa_backends; models of latent attention use another).
+/// What the run computes in. Megatron-Core's own modules know no recipe of 8 bits. Beside tensor or
+/// pipeline parallelism without FSDP torchtitan mixes no precision (maybe_enable_amp): weights,
+/// activations and products have 32 bits, and attention is the one of its kernels that takes them,
+/// with all scores in memory (ScaledDotProductAttentionWrapper.sdpa_backends; models of latent
+/// attention use another).
 spec::PlanKnobs computed_knobs(const PlanRun& run);
 
 /// Bytes of DDP's buckets, which are no views of the gradients: replicate() asks for none.

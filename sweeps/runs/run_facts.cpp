@@ -111,14 +111,16 @@ bool has_first_step_twice(const std::vector<StepLine>& steps, const Cadence& cad
   return cadence.has_extra || (cadence.interval == 1 && is_mean_of_two(steps));
 }
 
-/// How many of the first values are of a longer warm-up than one step: far from the median of all,
-/// as while kernels are loaded, compiled or chosen. At most a quarter.
-std::ptrdiff_t num_still_warming(const std::vector<double>& values) {
+/// How many of the first values are of a longer warm-up than one step: far slower than the median
+/// of all, as while kernels are loaded, compiled or chosen. At most a quarter. Others are rates.
+std::ptrdiff_t num_still_warming(const std::vector<double>& values, bool are_times) {
   constexpr double kFar = 1.5;
   if (values.empty()) return 0;
   const double usual = base::median(values);
   const auto most = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 4);
-  const auto is_usual = [&](double value) { return value < kFar * usual && usual < kFar * value; };
+  const auto is_usual = [&](double value) {
+    return are_times ? value < kFar * usual : usual < kFar * value;
+  };
   return std::find_if(values.begin(), most, is_usual) - values.begin();
 }
 
@@ -136,7 +138,8 @@ std::vector<double> steady_values(const RunFacts& facts, StepMember member, cons
   }
   has_warmup = steady.empty();
   if (has_warmup) return all;
-  steady.erase(steady.begin(), steady.begin() + num_still_warming(steady));
+  const bool are_times = member == &StepLine::step_time_s;
+  steady.erase(steady.begin(), steady.begin() + num_still_warming(steady, are_times));
   return steady;
 }
 

@@ -41,6 +41,11 @@ BOOST_AUTO_TEST_CASE(warm_up_may_take_several_steps) {
       facts_of(megatron_steps(1, 3) + timed(4, "4000.0") + megatron_steps(5, 12));
   BOOST_TEST(later.step_time->num_lines == 11);
   BOOST_TEST(later.step_time->max_s == 4.0);
+  // A run that becomes slower was not warming up before.
+  const RunFacts slowing =
+      facts_of(megatron_step(1) + timed(2, "500.0") + timed(3, "500.0") + megatron_steps(4, 12));
+  BOOST_TEST(slowing.step_time->num_lines == 11);
+  BOOST_TEST(slowing.step_time->min_s == 0.5);
   // No more than a quarter.
   const RunFacts half = facts_of(first + timed(4, "4000.0") + megatron_steps(5, 8));
   BOOST_TEST(half.step_time->num_lines == 6);

@@ -21,6 +21,7 @@ using Words = std::vector<std::string>;
 /// What runs a list of actions in a file, of one stage a rank and of several.
 constexpr std::string_view kListedSingle = "PipelineScheduleSingle";
 constexpr std::string_view kListed = "PipelineScheduleMulti";
+constexpr std::string_view kDualPipe = "DualPipeV";
 
 /// A schedule of torch (pipelining/schedules.py, get_schedule_class).
 struct Schedule {
@@ -40,7 +41,7 @@ constexpr std::array kSchedules = {
     Schedule{.name = "InterleavedZeroBubble", .has_rounds = true, .splits_backward = true},
     Schedule{.name = "ZBVZeroBubble", .has_two_stages = true, .splits_backward = true},
     Schedule{
-        .name = "DualPipeV", .has_two_stages = true, .fills_stages = true, .splits_backward = true},
+        .name = kDualPipe, .has_two_stages = true, .fills_stages = true, .splits_backward = true},
     Schedule{.name = "FlexibleInterleaved1F1B", .has_rounds = true},
     Schedule{.name = kListedSingle, .has_one_stage = true},
     Schedule{.name = kListed}};
@@ -280,10 +281,23 @@ void read_layers_per_stage(Reading& in, const Schedule& schedule) {
   k.vpp = static_cast<int32_t>(of_rank);
 }
 
+/// The first word of a setting that no part reads; empty: it is not said.
+std::string_view said_of(const Reading& in, std::string_view key) {
+  const Setting* setting = in.settings.find(key);
+  return setting == nullptr || setting->words.empty() ? std::string_view()
+                                                      : std::string_view(setting->words.front());
+}
+
 /// Whether the run has its schedule in a file of its own.
 bool has_listed_schedule(const Reading& in) {
-  const Setting* list = in.settings.find("parallelism.pipeline_parallel_schedule_csv");
-  return list != nullptr && !list->words.empty() && !list->words.front().empty();
+  return !said_of(in, "parallelism.pipeline_parallel_schedule_csv").empty();
+}
+
+/// Whether experts' exchange hides behind the other direction's work: DualPipeV's default.
+bool overlaps_directions(const Reading& in) {
+  const PlanKnobs& k = in.run.knobs;
+  return k.pp > 1 && k.ep > 1 && in.run.pipeline_schedule == kDualPipe &&
+         said_of(in, "parallelism.pipeline_parallel_expert_parallel_overlap") != "false";
 }
 
 void read_schedule(Reading& in) {
@@ -464,6 +478,10 @@ void read_memory(Reading& in) {
                     "activations, computed again",
                     in.key("activation_checkpoint"), shown(mode)));
     in.parts.leave("activation_checkpoint");
+  }
+  if (mode != "none" && overlaps_directions(in)) {
+    in.note(fmt::format("torchtitan 0.2.2 refuses {} of experts on several ranks beside '{}' '{}'",
+                        kDualPipe, in.key("activation_checkpoint"), shown(mode)));
   }
   if (in.parts.flag("enable_cpu_offload")) {
     k.optimizer_offload_ratio = 1;

@@ -95,6 +95,24 @@ BOOST_AUTO_TEST_CASE(zero_bubbles_are_of_eager_models) {
   BOOST_TEST(!has_note("LoopedBFS", "model"));
 }
 
+// What overlaps both directions runs nothing again.
+BOOST_AUTO_TEST_CASE(dual_pipes_of_experts_checkpoint_nothing) {
+  const auto has_note = [](std::string_view schedule, int ep, std::string_view more) {
+    const RunConfig run =
+        import_run(text_of(schedule, 4) + fmt::format("expert_parallel_degree = {}\n{}", ep, more),
+                   Dialect::torchtitan);
+    return std::ranges::any_of(run.notes, [](const std::string& note) {
+      return contains(note, "0.2.2 refuses DualPipeV");
+    });
+  };
+  BOOST_TEST(has_note("dualpipev", 2, ""));  // selective unasked
+  BOOST_TEST(has_note("DualPipeV", 2, "[activation_checkpoint]\nmode = \"full\"\n"));
+  BOOST_TEST(!has_note("DualPipeV", 2, "[activation_checkpoint]\nmode = \"none\"\n"));
+  BOOST_TEST(!has_note("DualPipeV", 1, ""));
+  BOOST_TEST(!has_note("DualPipeV", 2, "pipeline_parallel_expert_parallel_overlap = false\n"));
+  BOOST_TEST(!has_note("ZBVZeroBubble", 2, ""));
+}
+
 // A pass of the pipeline is a local batch, or a micro-batch of each count on main.
 BOOST_AUTO_TEST_CASE(the_pipeline_drains_behind_each_local_batch) {
   const auto pass_of = [](const std::string& text) {

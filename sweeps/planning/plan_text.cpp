@@ -361,8 +361,11 @@ json to_json(const PlanResult& result) {
          {"missing_bytes", std::llround(missing_bytes(result.question, config.peak_bytes))}});
   }
   for (const WayOut& way : result.ways_out) {
+    const Verdict verdict = way.is_tight ? Verdict::tight : Verdict::fits;
     document["ways_out"].push_back(
-        {{"what", way.what}, {"missing_bytes", std::llround(way.missing_bytes)}});
+        {{"what", way.what},
+         {"missing_bytes", std::llround(way.missing_bytes)},
+         {"verdict", way.missing_bytes <= 0 ? json(name_of(verdict)) : json(nullptr)}});
   }
   for (const BatchSpeed& batch : result.batches) {
     document["batches"].push_back(

@@ -287,7 +287,9 @@ BOOST_FIXTURE_TEST_CASE(ways_out_are_in_the_words_of_the_framework, Cli) {
     line.insert(line.end(), {"--format", "json"});
     const Answer answer = run(line);
     BOOST_TEST_REQUIRE(answer.code == 1, answer.err);
-    const std::string ways = json::parse(answer.out)["ways_out"].dump();
+    const json list = json::parse(answer.out)["ways_out"];
+    BOOST_TEST(list[0]["verdict"] == (has_words ? "fits" : "tight"), list.dump());
+    const std::string ways = list.dump();
     BOOST_TEST(says(ways, "exp_avg=bf16") == has_words, ways);
     BOOST_TEST(says(ways, "main_grads=bf16") == has_words, ways);
     BOOST_TEST(says(ways, "optimizer_offload_ratio=1") == has_words, ways);

@@ -177,7 +177,7 @@ void play_best(const Calibration& calibration, bool has_records, PlanResult& res
     result.played = std::move(step);
     result.played_wall = wall;
     result.play_seconds = played[i].seconds;
-    result.not_in_played = planner::not_played(result.answer.best[i].knobs);
+    result.not_in_played = planner::not_played(run_with(result.question, result.answer.best[i]));
   }
 }
 

@@ -396,16 +396,37 @@ BOOST_AUTO_TEST_CASE(a_played_step_names_what_it_leaves_out) {
       return spec::is_ring_attention(trial_of(run, {}).knobs);
     };
     BOOST_TEST(is_ring(spec::PlanCp::p2p));
-    BOOST_TEST(not_played(run.knobs).empty());
+    BOOST_TEST(not_played(run).empty());
     BOOST_TEST(!is_ring(spec::PlanCp::all_gather));
-    BOOST_TEST(not_played(run.knobs).empty());
+    BOOST_TEST(not_played(run).empty());
     BOOST_TEST(is_ring(spec::PlanCp::a2a));
-    BOOST_TEST(not_played(run.knobs).size() == 1U);
+    BOOST_TEST(not_played(run).size() == 1U);
     run.knobs.cp_comm_type = spec::PlanCp::p2p;
     run.knobs.recompute = {spec::PlanRecompute::full};
-    BOOST_TEST(not_played(run.knobs).empty());
+    BOOST_TEST(not_played(run).empty());
     run.knobs.recompute_method = spec::RecomputeMethod::block;
-    BOOST_TEST(not_played(run.knobs).size() == 1U);
+    BOOST_TEST(not_played(run).size() == 1U);
+  });
+}
+
+// Torchtitan without FSDP computes in 32 bits, and so does what is played.
+BOOST_AUTO_TEST_CASE(what_is_computed_in_32_bits_is_played_so) {
+  const spec::ModelSpec model = samples::moe_model();
+  with_run(model, {.tp = 2}, [](PlanRun& run) {
+    run.is_of_megatron = false;
+    const auto rate_of = [](const PlanRun& one, spec::Work work) {
+      const spec::HardwareSpec machine = trial_of(one, {}).hardware;
+      return machine.peak_flops_per_s * machine.efficiency[static_cast<size_t>(work)];
+    };
+    BOOST_TEST(not_played(run) == std::vector<std::string>{"fp32 products"}, tt::per_element());
+    PlanRun narrow = run;
+    narrow.knobs.main_params = spec::StateType::bf16;
+    BOOST_TEST(not_played(narrow).empty());
+    BOOST_TEST(16 * rate_of(run, spec::Work::product) == rate_of(narrow, spec::Work::product),
+               tt::tolerance(1e-9));
+    BOOST_TEST(4 * rate_of(run, spec::Work::attention) < rate_of(narrow, spec::Work::attention));
+    BOOST_TEST(rate_of(run, spec::Work::grouped) == rate_of(narrow, spec::Work::grouped),
+               tt::tolerance(1e-9));
   });
 }
 

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "tuner/planner/layer_sizes.h"
+#include "tuner/planner/titan_memory.h"
+#include "tuner/planner/titan_time.h"
 
 namespace moetune::tuner::planner {
 
@@ -44,19 +45,26 @@ spec::HardwareSpec machine_at(const PlanRun& run, const Rates& rates) {
   const double peak = hardware.peak_flops_per_s;
   const double product =
       product_flops_per_s(rates, hardware, run.knobs.precision, has_tf32(run)) * revision;
+  const double grouped =
+      product_flops_per_s(rates, hardware, grouped_recipe(run, run.knobs.precision),
+                          has_tf32(run)) *
+      revision;
   const auto seq = static_cast<double>(run.seq_length);
   const auto width = static_cast<double>(run.model->head_dim);
   // Five products of seven go backward.
-  const double attention =
+  double attention =
       1 / (2.0 / 7 / attention_flops_per_s(rates, hardware, seq, width, false, false) +
            5.0 / 7 / attention_flops_per_s(rates, hardware, seq, width, true, false));
+  if (has_wide_elements(run.knobs)) {
+    attention = wide_attention_flops_per_s(rates, hardware, run.knobs.fused_attention);
+  }
   const double scan = has_mixer(*run.model, spec::Mixer::gdn) ? rates.scan_delta : rates.scan;
   const auto set = [&](Work work, double share) {
     hardware.efficiency[static_cast<size_t>(work)] = share;
   };
   hardware.peak_flops_per_s = std::max(peak, product);
   set(Work::product, product / hardware.peak_flops_per_s);
-  set(Work::grouped, rates.grouped * product / hardware.peak_flops_per_s);
+  set(Work::grouped, rates.grouped * grouped / hardware.peak_flops_per_s);
   set(Work::attention, attention * revision / hardware.peak_flops_per_s);
   set(Work::scan, scan * peak * revision / hardware.peak_flops_per_s);
   hardware.half_rows[static_cast<size_t>(Work::product)] = rates.product_half_rows;
@@ -68,7 +76,9 @@ spec::HardwareSpec machine_at(const PlanRun& run, const Rates& rates) {
 
 }  // namespace
 
-spec::TrialSpec trial_of(const PlanRun& run, const Rates& rates) {
+spec::TrialSpec trial_of(const PlanRun& asked, const Rates& rates) {
+  PlanRun run = asked;
+  run.knobs = computed_knobs(asked);
   spec::TrialSpec trial;
   trial.model = *run.model;
   trial.hardware = machine_at(run, rates);
@@ -96,7 +106,8 @@ spec::TrialSpec trial_of(const PlanRun& run, const Rates& rates) {
   return trial;
 }
 
-std::vector<std::string> not_played(const spec::PlanKnobs& knobs) {
+std::vector<std::string> not_played(const PlanRun& run) {
+  const spec::PlanKnobs knobs = computed_knobs(run);
   std::vector<std::string> words;
   if (knobs.fsdp != spec::Fsdp::none) words.emplace_back("FSDP");
   if (knobs.precision != spec::PrecisionRecipe::bf16) {

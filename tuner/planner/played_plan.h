@@ -15,10 +15,10 @@ namespace moetune::tuner::planner {
 /// The run as a trial of our own engine on a machine whose kernels work at these rates. What the
 /// engine has no word for (FSDP, narrow types, dispatchers other than all-to-all, overlap of whole
 /// micro-batches) is left out.
-spec::TrialSpec trial_of(const PlanRun& run, const Rates& rates);
+spec::TrialSpec trial_of(const PlanRun& asked, const Rates& rates);
 
 /// What of a plan trial_of leaves out, in words; empty: nothing.
-std::vector<std::string> not_played(const spec::PlanKnobs& knobs);
+std::vector<std::string> not_played(const PlanRun& run);
 
 /// More records than this are not kept of a played plan.
 constexpr int64_t kMostRecords = 1'000'000;

@@ -156,4 +156,9 @@ double attention_flops_per_s(const Rates& rates, const HardwareSpec& hardware, d
   return hardware.peak_flops_per_s * share * rates.attention * (is_fp8 ? rates.attention_fp8 : 1.0);
 }
 
+double wide_attention_flops_per_s(const Rates& rates, const HardwareSpec& hardware, bool is_fused) {
+  const double pairs = is_fused ? 1 : 2;
+  return product_flops_per_s(rates, hardware, PrecisionRecipe::fp32, false) / pairs;
+}
+
 }  // namespace moetune::tuner::planner

@@ -106,5 +106,8 @@ double scan_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware, 
 /// (arXiv 2603.07685, table 9), times Rates::attention.
 double attention_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware, double seq,
                              double head_dim, bool is_backward, bool is_fp8);
+/// Of 32 bits: PyTorch's products. Unfused it computes the masked pairs, too, which do not count.
+double wide_attention_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware,
+                                  bool is_fused);
 
 }  // namespace moetune::tuner::planner

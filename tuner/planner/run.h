@@ -64,7 +64,7 @@ inline bool has_grouped_products(const PlanRun& run) {
 }
 
 /// Whether 32-bit products of linear modules are done in TF32: Transformer Engine asks cuBLAS for
-/// it, and PyTorch does not unless it is told to. AMD's devices have none.
+/// it, and PyTorch does not unless it is told to. ROCm's Transformer Engine does not, either.
 inline bool has_tf32(const PlanRun& run) {
   return run.is_of_megatron && !has_own_modules(run) && !spec::is_of_amd(*run.hardware);
 }

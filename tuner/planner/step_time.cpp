@@ -209,9 +209,10 @@ class StepPricer {
       case Work::product:
       case Work::grouped: {
         const bool is_grouped = op.work == Work::grouped;
-        double rate = product_flops_per_s(rates_, hw_, recipe_of(recipe, is_grouped),
-                                          has_tf32(run_) && !is_plain) *
-                      revision_;
+        double rate =
+            product_flops_per_s(rates_, hw_, is_grouped ? grouped_recipe(run_, recipe) : recipe,
+                                has_tf32(run_) && !is_plain) *
+            revision_;
         if (is_grouped) {
           rate *= rates_.grouped;
           if (!has_grouped_products(run_)) rate /= ungrouped_slowness(run_, op);
@@ -228,8 +229,8 @@ class StepPricer {
       }
       case Work::attention: {
         if (is_wide) {
-          const double pairs = k_.fused_attention ? 1 : 2;  // the masked ones are computed, too
-          return pairs * op.flops / product_flops_per_s(rates_, hw_, others, false);
+          return op.flops /
+                 (wide_attention_flops_per_s(rates_, hw_, k_.fused_attention) * revision_);
         }
         const bool is_latent = run_.model->mla.kv_lora_rank > 0;
         const double dim =
@@ -248,13 +249,6 @@ class StepPricer {
     double factor = is_routed ? rates_.memory_moe : rates_.memory_dense;
     if (k_.fused_grouped_mlp && is_in_fused_mlp(op.op)) factor *= rates_.fused_mlp;
     return factor * op.bytes / bandwidth;
-  }
-
-  /// Torchtitan's experts multiply in 16 bits whatever the others do (_run_experts_grouped_mm).
-  [[nodiscard]] spec::PrecisionRecipe recipe_of(spec::PrecisionRecipe recipe,
-                                                bool is_grouped) const {
-    const bool is_cast = is_grouped && !run_.is_of_megatron;
-    return is_cast && recipe == spec::PrecisionRecipe::fp32 ? spec::PrecisionRecipe::bf16 : recipe;
   }
 
   /// How often a collective outside of the exchange of experts' rows is done.

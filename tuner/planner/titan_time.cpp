@@ -39,6 +39,11 @@ double launched_experts(const PlanRun& run) {
   return run.is_of_megatron ? f64(run.model->num_experts) / run.knobs.ep : 0;
 }
 
+spec::PrecisionRecipe grouped_recipe(const PlanRun& run, spec::PrecisionRecipe recipe) {
+  const bool is_cast = !run.is_of_megatron && recipe == spec::PrecisionRecipe::fp32;
+  return is_cast ? spec::PrecisionRecipe::bf16 : recipe;
+}
+
 bool has_fixed_time(const PlanRun& run) { return !has_titan_autocast(run); }
 
 double titan_recomputed_share(const PlanRun& run, Op op) {

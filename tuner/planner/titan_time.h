@@ -16,6 +16,10 @@ double parameter_tensors(const PlanRun& run, spec::LayerKind kind);
 /// tensor, and their products one launch (GroupedExperts).
 double launched_experts(const PlanRun& run);
 
+/// The recipe of experts' products where others have this one. Torchtitan's multiply in 16 bits
+/// whatever the others do (_run_experts_grouped_mm).
+spec::PrecisionRecipe grouped_recipe(const PlanRun& run, spec::PrecisionRecipe recipe);
+
 /// Whether the fixed time of a step is there, as fitted to Megatron-Core. On one GPU or with DDP
 /// torchtitan's step has nothing between its kernels for it.
 bool has_fixed_time(const PlanRun& run);

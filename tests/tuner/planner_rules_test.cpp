@@ -78,6 +78,21 @@ BOOST_AUTO_TEST_CASE(own_modules_copy_no_groups) {
   BOOST_TEST(broken_rules(run).empty());
 }
 
+BOOST_AUTO_TEST_CASE(own_modules_delay_nothing) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(1);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.fused_attention = false;
+  run.knobs.offload = {spec::Offload::core_attn};
+  BOOST_TEST(broken_rules(run).empty());
+  run.states_own_modules = true;
+  BOOST_TEST(breaks(run, "own_modules_delay_nothing"));
+  run.knobs.offload = {};
+  BOOST_TEST(broken_rules(run).empty());
+  run.knobs.delay_wgrad_compute = true;
+  BOOST_TEST(breaks(run, "own_modules_delay_nothing"));
+}
+
 // Since core 0.17 they have no grouped product, whatever --moe-grouped-gemm says.
 BOOST_AUTO_TEST_CASE(own_modules_multiply_experts_apart) {
   const spec::ModelSpec model = moe_model();

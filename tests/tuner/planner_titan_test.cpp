@@ -161,7 +161,7 @@ BOOST_AUTO_TEST_CASE(without_fsdp_parallel_ranks_compute_in_32_bits) {
   BOOST_TEST(titan.activations == predict_memory(megatron).worst().peak.activations, kExactly);
   const auto products = [&] { return predict_step(megatron, {}).part(TimePart::products); };
   BOOST_TEST(step.part(TimePart::products) == products(), kExactly);
-  // Transformer Engine's are in TF32, which AMD's devices do not have.
+  // Transformer Engine's are in TF32, but for ROCm.
   megatron.states_own_modules = false;
   BOOST_TEST(products() < step.part(TimePart::products) / 2);
   spec::HardwareSpec other = hardware;

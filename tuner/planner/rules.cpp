@@ -308,6 +308,16 @@ constexpr PlanRule kRules[] = {
            "(transformer_impl local) needs",
            run.knobs.tp, run.model->num_kv_heads);
      }},
+    {"own_modules_delay_nothing",
+     [](Run run) {
+       return !has_own_modules(run) ||
+              (!run.knobs.delay_wgrad_compute && run.knobs.offload.empty());
+     },
+     [](Run) {
+       return std::string(
+           "delay_wgrad_compute and offload of activations need Transformer Engine's modules, not "
+           "transformer_impl local");
+     }},
     {"router_graph_or_recompute",
      [](Run run) {
        const PlanKnobs& k = run.knobs;

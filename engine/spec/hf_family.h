@@ -82,6 +82,7 @@ namespace detail {
 constexpr Family plain_gpt(std::string_view name, ExpertKeys experts, std::string_view activation) {
   return {.name = name,
           .experts = experts,
+          .windows = WindowRule::all,
           .biases = BiasRule::use_bias,
           .attention_bias = experts == ExpertKeys::none,
           .has_gated_mlp = false,
@@ -182,6 +183,7 @@ inline constexpr std::array kFamilies = {
     Family{.name = "nemotron_h",
            .experts = ExpertKeys::pattern,
            .mixer = MixerKeys::pattern,
+           .windows = WindowRule::all,
            .has_gated_mlp = false,
            .has_router_bias = true,
            .normalizes_topk = true,

@@ -142,6 +142,16 @@ void read_mamba(JsonReader& reader, ModelSpec& model) {
 
 }  // namespace
 
+std::string letters_of(const std::vector<LayerKind>& kinds) {
+  std::string letters;
+  for (const LayerKind& kind : kinds) {
+    const auto row = std::ranges::find(kPatternLetters, kind, &PatternLetter::kind);
+    MOETUNE_CHECK(row != kPatternLetters.end(), "layer {} has no letter", letters.size());
+    letters += row->letter;
+  }
+  return letters;
+}
+
 void read_layers(JsonReader& reader, const Family& family, ModelSpec& model) {
   const FieldInfo& key =
       spelled_by(family, reader, model_key("num_hidden_layers"), model_key("n_layer"));

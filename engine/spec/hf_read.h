@@ -1,5 +1,5 @@
 // The parts of reading a config.json, each in a source of its own; hf_config.cpp puts them in
-// order. Private to these sources.
+// order. Private to these sources, and to the dialects that write single parts in other words.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +59,9 @@ inline constexpr std::array kPatternLetters = {
     PatternLetter{'*', {Mixer::gqa, FeedForward::none}},
     PatternLetter{'-', {Mixer::none, FeedForward::dense}},
 };
+
+/// One letter for each layer, as nemotron_h has them.
+std::string letters_of(const std::vector<LayerKind>& kinds);
 
 // hf_attention.cpp
 

@@ -43,16 +43,6 @@ void write_windows(const ModelSpec& model, const Family& family, json& document)
   document["layer_types"] = std::move(types);
 }
 
-std::string letters_of(const std::vector<LayerKind>& kinds) {
-  std::string letters;
-  for (const LayerKind& kind : kinds) {
-    const auto row = std::ranges::find(kPatternLetters, kind, &PatternLetter::kind);
-    MOETUNE_CHECK(row != kPatternLetters.end(), "layer {} has no letter", letters.size());
-    letters += row->letter;
-  }
-  return letters;
-}
-
 void write_mixers(const ModelSpec& model, const Family& family, json& document) {
   switch (family.mixer) {
     case MixerKeys::gqa:

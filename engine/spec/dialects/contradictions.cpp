@@ -10,21 +10,11 @@
 namespace moetune::spec::dialects {
 namespace {
 
-/// Whether what the text leaves out may stand where nobody looked: in a recipe, or in files and
-/// words that were not given.
-bool may_stand_elsewhere(const Reading& in) {
-  return in.run.is_partial || in.dialect == Dialect::megatron_bridge;
-}
-
-bool is_stated(const Reading& in, std::string_view row) {
-  return std::ranges::find(in.run.stated, in.key(row), &StatedSetting::key) != in.run.stated.end();
-}
-
 /// Weights are gathered where they are shared out. Megatron-Bridge turns the overlap on by itself.
 void check_gather_overlap(Reading& in) {
   const PlanKnobs& k = in.run.knobs;
   const bool is_shared = k.distributed_optimizer || k.fsdp == Fsdp::megatron;
-  if (!k.overlap_param_gather || is_shared || may_stand_elsewhere(in)) return;
+  if (!k.overlap_param_gather || is_shared || in.may_stand_elsewhere()) return;
   in.problem(fmt::format("'{}' needs '{}' or '{}': without them no weights are gathered",
                          in.key("overlap_param_gather"), in.key("distributed_optimizer"),
                          in.key("use_megatron_fsdp")));
@@ -38,7 +28,7 @@ void check_state_types(Reading& in) {
   if (k.exp_avg_sq != StateType::fp32) narrow = "exp_avg_sq";
   if (k.exp_avg != StateType::fp32) narrow = "exp_avg";
   constexpr std::string_view kAware = "precision_aware_optimizer";
-  if (may_stand_elsewhere(in) && !is_stated(in, kAware)) {
+  if (in.may_stand_elsewhere() && !in.is_stated(kAware)) {
     k.precision_aware_optimizer = true;
     in.note(fmt::format("'{}' needs '{}', which is not said here: taken as on", in.key(narrow),
                         in.key(kAware)));
@@ -52,7 +42,7 @@ void check_state_types(Reading& in) {
 /// DeepEP sends what was routed, not what a capacity has room for.
 void check_padding(Reading& in) {
   constexpr std::string_view kBackend = "moe_flex_dispatcher_backend";
-  const bool is_of_recipe = in.dialect == Dialect::megatron_bridge && !is_stated(in, kBackend);
+  const bool is_of_recipe = in.dialect == Dialect::megatron_bridge && !in.is_stated(kBackend);
   // Primus' own kernels are others.
   if (in.run.knobs.dispatcher != Dispatcher::deepep || in.dialect == Dialect::primus ||
       is_of_recipe) {
@@ -69,7 +59,7 @@ void take_padding(Reading& in) {
   const bool is_captured =
       k.cuda_graphs.has(PlanGraph::moe) || k.cuda_graphs.has(PlanGraph::full_iteration);
   const bool is_open = k.capacity_factor > 0 && k.dispatcher != Dispatcher::deepep &&
-                       !is_stated(in, "pad_to_capacity") && may_stand_elsewhere(in);
+                       !in.is_stated("pad_to_capacity") && in.may_stand_elsewhere();
   if (!is_captured || !is_open) return;
   k.pad_to_capacity = true;
   in.note(fmt::format("a graph of the experts needs '{}', which is not said here: taken as on",

@@ -40,6 +40,7 @@ Written written(RunConfig& run, Dialect dialect) {
   if (dialect == Dialect::torchtitan) {
     write_parts_of_titan(out);
   } else {
+    write_layer_flags(out, run);
     write_parts_of_megatron(out);
     if (!run.pipeline_schedule.empty() && run.knobs.pp > 1) {
       out.cannot_say("pipeline_schedule=" + shown(run.pipeline_schedule),

@@ -140,6 +140,7 @@ RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions
   if (dialect == Dialect::torchtitan) {
     read_parts_of_titan(in);
   } else {
+    read_layer_flags(in);
     read_parts_of_megatron(in);
     refuse_contradictions(in);
     make_model(in);

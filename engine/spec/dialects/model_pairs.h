@@ -34,6 +34,24 @@ inline constexpr std::array kLinearPairs = {
     Pair{"linear_num_key_heads", "linear_num_key_heads"},
     Pair{"linear_num_value_heads", "linear_num_value_heads"},
 };
+/// Of linear attention, where nobody says it.
+struct LinearSize {
+  const char* key;
+  int64_t size;
+};
+inline constexpr std::array kLinearSizes = {
+    LinearSize{"linear_conv_kernel_dim", 4},  LinearSize{"linear_key_head_dim", 128},
+    LinearSize{"linear_value_head_dim", 128}, LinearSize{"linear_num_key_heads", 16},
+    LinearSize{"linear_num_value_heads", 32},
+};
+inline constexpr std::array kMambaPairs = {
+    Pair{"mamba_num_heads", "mamba_num_heads"},
+    Pair{"mamba_head_dim", "mamba_head_dim"},
+    Pair{"mamba_state_dim", "ssm_state_size"},
+    Pair{"mamba_num_groups", "n_groups"},
+};
+/// Of the convolution in Megatron's mixer, which has no flag for it.
+inline constexpr int64_t kMambaTaps = 4;
 inline constexpr std::array kLatentPairs = {
     Pair{"q_lora_rank", "q_lora_rank"},      Pair{"kv_lora_rank", "kv_lora_rank"},
     Pair{"qk_head_dim", "qk_nope_head_dim"}, Pair{"qk_pos_emb_head_dim", "qk_rope_head_dim"},

@@ -1,20 +1,19 @@
-// A config.json in Megatron's terms, and the pattern of layers with experts.
+// A config.json in Megatron's terms.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <string_view>
 
+#include "engine/spec/dialects/layer_pattern.h"
 #include "engine/spec/dialects/model_pairs.h"
 #include "engine/spec/dialects/model_sizes.h"
 #include "engine/spec/dialects/text_cursor.h"
 #include "engine/spec/dialects/values.h"
-#include "engine/spec/hf_family.h"
+#include "engine/spec/hf_read.h"
 
 namespace moetune::spec::dialects {
 namespace {
-
-constexpr int64_t kMostLayers = 10'000;
 
 /// What a family has where its config.json says nothing.
 struct Family {
@@ -25,6 +24,7 @@ struct Family {
   bool has_shared_gate = false;
   bool has_router_bias = false;
   bool has_linear_bias = false;  ///< of projections and experts
+  bool has_quick_gelu = false;   ///< in its gated MLP
   bool is_ungated = false;       ///< two matrices and a squared ReLU
   bool has_no_positions = false;
   bool is_expert_width_plain = false;  ///< intermediate_size is that of an expert
@@ -37,8 +37,12 @@ constexpr std::array kFamilies = {
     Family{.name = "gpt_oss",
            .has_attention_bias = true,
            .has_linear_bias = true,
+           .has_quick_gelu = true,
            .is_expert_width_plain = true},
-    Family{.name = "nemotron_h", .is_ungated = true, .has_no_positions = true},
+    Family{.name = "nemotron_h",
+           .has_router_bias = true,
+           .is_ungated = true,
+           .has_no_positions = true},
     Family{.name = "qwen2", .has_attention_bias = true},
     Family{.name = "qwen2_moe", .has_attention_bias = true, .has_shared_gate = true},
     Family{.name = "qwen3", .has_qk_norm = true},
@@ -55,6 +59,8 @@ constexpr std::array kFamilies = {
            .has_qk_norm = true,
            .has_attention_gate = true,
            .has_shared_gate = true},
+    Family{.name = "qwen3_5", .has_qk_norm = true, .has_attention_gate = true},
+    Family{.name = "qwen3_5_text", .has_qk_norm = true, .has_attention_gate = true},
     Family{.name = "deepseek_v2", .has_qk_norm = true},
     Family{.name = "deepseek_v3", .has_qk_norm = true, .has_router_bias = true},
     Family{.name = "kimi_k2", .has_qk_norm = true, .has_router_bias = true},
@@ -62,63 +68,9 @@ constexpr std::array kFamilies = {
     Family{.name = "megatron_gpt", .is_plain_gpt = true},
     Family{.name = "megatron_gpt_moe", .is_plain_gpt = true},
 };
+constexpr int64_t kMostLayers = 10'000;
 constexpr std::string_view kLinear = "linear_attention";
 constexpr double kPlainDropout = 0.1;
-
-}  // namespace
-
-std::vector<bool> moe_layers_of(const std::string& pattern, int64_t num_layers) {
-  const auto fail = [&] {
-    throw base::UsageError(fmt::format(
-        "the pattern of layers with experts is '{}', expected one such as 2 or ([0]*3+[1]*58)",
-        shown(pattern)));
-  };
-  if (num_layers < 0 || num_layers > kMostLayers) {
-    throw base::UsageError(fmt::format("{} layers, expected at most {}", num_layers, kMostLayers));
-  }
-  std::vector<bool> layers;
-  if (const auto step = parse_integer(pattern)) {
-    if (*step < 1) fail();
-    for (int64_t i = 0; i < num_layers; ++i) layers.push_back(i % *step == 0);
-    return layers;
-  }
-  // Runs such as [0]*3, and lists of single layers.
-  std::string text;
-  for (const char c : pattern) {
-    if (c != ' ' && c != '[' && c != ']' && c != '(' && c != ')') text += c == '+' ? ',' : c;
-  }
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(','), text.size());
-    const std::string run = text.substr(0, end);
-    text.erase(0, std::min(end + 1, text.size()));
-    const size_t star = run.find('*');
-    const std::string kind = run.substr(0, star);
-    const auto times = star == std::string::npos ? 1 : parse_integer(run.substr(star + 1));
-    const int64_t room = kMostLayers - static_cast<int64_t>(layers.size());
-    if ((kind != "0" && kind != "1") || !times || *times < 0 || *times > room) fail();
-    layers.insert(layers.end(), static_cast<size_t>(*times), kind == "1");
-  }
-  if (static_cast<int64_t>(layers.size()) != num_layers) {
-    throw base::UsageError(
-        fmt::format("the pattern of layers with experts, '{}', has {} layers, "
-                    "and the model {}",
-                    shown(pattern), layers.size(), num_layers));
-  }
-  return layers;
-}
-
-std::string moe_pattern_of(const std::vector<bool>& is_moe) {
-  std::string text;
-  for (size_t first = 0; first < is_moe.size();) {
-    size_t end = first;
-    while (end < is_moe.size() && is_moe[end] == is_moe[first]) ++end;
-    text += fmt::format("{}[{}]*{}", text.empty() ? "" : "+", is_moe[first] ? 1 : 0, end - first);
-    first = end;
-  }
-  return "(" + text + ")";
-}
-
-namespace {
 
 void read_experts(const json& model, const Family& family, json& traits) {
   int64_t experts = 0;
@@ -159,7 +111,7 @@ void read_experts(const json& model, const Family& family, json& traits) {
     if (layer >= 0 && layer < layers) is_moe[static_cast<size_t>(layer)] = false;
   }
   if (std::ranges::find(is_moe, false) != is_moe.end()) {
-    traits["moe_layer_freq"] = moe_pattern_of(is_moe);
+    traits["moe_layer_freq"] = pattern_of(is_moe);
   }
 }
 
@@ -183,6 +135,9 @@ void read_attention(const json& model, const Family& family, json& traits) {
   set("qk_layernorm", "use_qk_norm", family.has_qk_norm);
   set("add_qkv_bias", "attention_bias", family.has_attention_bias);
   set("attention_output_gate", "attn_output_gate", family.has_attention_gate);
+  if (is_on(model, "attention_sinks", find_family(family.name)->has_attention_sinks)) {
+    traits["softmax_type"] = "learnable";
+  }
   // Which layers are linear: every one but each n-th, or as a pattern.
   const json types = model.value("layer_types", json::array());
   std::vector<bool> is_linear;
@@ -190,12 +145,69 @@ void read_attention(const json& model, const Family& family, json& traits) {
     is_linear.push_back(type.is_string() && type.get_ref<const std::string&>() == kLinear);
   }
   if (std::ranges::find(is_linear, true) != is_linear.end()) {
-    traits["linear_attention_freq"] = moe_pattern_of(is_linear);
+    traits["linear_attention_freq"] = pattern_of(is_linear);
   } else if (model.contains("full_attention_interval")) {
     traits["linear_attention_freq"] = std::to_string(size_of(model, "full_attention_interval"));
   }
   if (traits.contains("linear_attention_freq")) {
     traits["experimental_attention_variant"] = "gated_delta_net";
+  }
+}
+
+/// Which layers have a window, and how many keys before a token it has: Megatron does not count
+/// the token itself.
+void read_windows(const ModelSpec& layers, json& traits) {
+  std::vector<bool> has_window;
+  int64_t keys = 0;
+  for (const int64_t window : layers.attention_window) {
+    has_window.push_back(window > 0);
+    keys = std::max(keys, window);
+  }
+  if (keys == 0) return;
+  traits["window_size"] = fmt::format("{},0", keys - 1);
+  if (std::ranges::find(has_window, false) != has_window.end()) {
+    traits["window_attn_skip_freq"] = mixed_pattern_of(has_window);
+  }
+}
+
+/// The letters of a hybrid; those of multi-token prediction also where the model has none, as a run
+/// may train it.
+void read_hybrid(const json& model, ModelSpec& layers, json& traits,
+                 std::vector<std::string>& notes) {
+  traits["num_layers"] = layers.num_layers;
+  traits["hybrid_layer_pattern"] = letters_of(layers.layer_kinds);
+  traits["is_hybrid_model"] = true;
+  layers.num_experts = size_of(model, "n_routed_experts", size_of(model, "num_experts"));
+  set_mtp_depth(layers, std::max<int64_t>(1, layers.mtp.depth));
+  traits["mtp_hybrid_override_pattern"] = letters_of(layers.mtp.layers);
+  copy_back(kMambaPairs, model, traits);
+  const int64_t taps = size_of(model, "conv_kernel", kMambaTaps);
+  if (taps != kMambaTaps) {
+    notes.push_back(
+        fmt::format("Mamba's convolution has {} taps in Megatron, here {}: no flag "
+                    "says so",
+                    kMambaTaps, taps));
+  }
+}
+
+/// What differs from layer to layer, as the reader of such a file sees it.
+void read_layers(const json& model, json& traits, std::vector<std::string>& notes) {
+  try {
+    JsonReader reader(model, Source("the model"), "", NullIs::absent);
+    const spec::Family& family = *find_family(reader.text(model_key("model_type")));
+    ModelSpec layers;
+    if (family.mixer == MixerKeys::pattern) {
+      spec::read_layers(reader, family, layers);
+      read_mtp(reader, family, layers);
+      read_hybrid(model, layers, traits, notes);
+    }
+    layers.num_layers = size_of(traits, "num_layers");
+    if (layers.num_layers < 1 || layers.num_layers > kMostLayers) return;
+    spec::read_windows(reader, family, layers);
+    read_windows(layers, traits);
+  } catch (const base::UsageError& error) {
+    // Of a part of a model, or of a damaged one, the rest is written.
+    notes.emplace_back(error.what());
   }
 }
 
@@ -211,7 +223,10 @@ void read_traits(const json& model, const Family& family, json& traits) {
     traits["norm_epsilon"] = *epsilon;
   }
   if (activation == "relu2") traits["squared_relu"] = true;
-  if (!activation.empty()) {
+  if (family.has_quick_gelu) {
+    traits["quick_geglu"] = true;
+    traits["activation_func"] = "quick_gelu";
+  } else if (!activation.empty()) {
     traits["activation_func"] = activation == "relu2" ? "squared_relu" : activation;
   }
   traits["add_bias_linear"] =
@@ -229,33 +244,14 @@ void read_traits(const json& model, const Family& family, json& traits) {
   }
 }
 
-/// All of it: somebody has to copy it.
-std::string shown_pattern(const json& model) {
-  std::string pattern = word_of(model, "hybrid_override_pattern");
-  const std::string of_mtp = word_of(model, "mtp_hybrid_override_pattern");
-  if (!of_mtp.empty()) pattern += fmt::format(" (multi-token prediction: {})", of_mtp);
-  return pattern;
-}
-
 /// What of a model no setting of the table says.
-void note_what_is_left(const json& model, const Family& family, std::vector<std::string>& notes) {
+void note_what_is_left(const Family& family, std::vector<std::string>& notes) {
   if (family.name == "gpt_oss") {
     notes.emplace_back(
-        "attention sinks, sliding windows, clamped activations and YaRN of gpt_oss have no flags "
-        "here: add them by hand");
+        "clamped activations, their offset and YaRN of gpt_oss have no flags here: add them by "
+        "hand");
   } else if (family.name == "nemotron_h") {
-    notes.push_back(fmt::format(
-        "add by hand the hybrid pattern {}, Mamba's {} heads of {} with a state of {} in {} "
-        "groups, and the framework's script for hybrid models",
-        shown_pattern(model), size_of(model, "mamba_num_heads"), size_of(model, "mamba_head_dim"),
-        size_of(model, "ssm_state_size"), size_of(model, "n_groups")));
-  } else if (family.name == "mistral" || family.name == "mixtral") {
-    const int64_t usual = model.contains("sliding_window") ? 0 : find_family(family.name)->window;
-    const int64_t window = size_of(model, "sliding_window", usual);
-    if (window > 0) {
-      notes.push_back(
-          fmt::format("a sliding window of {} keys has no flag here: add it by hand", window));
-    }
+    notes.emplace_back("a hybrid needs the framework's script for hybrid models");
   }
 }
 
@@ -281,13 +277,15 @@ json traits_of(const json& model, std::vector<std::string>& notes) {
   read_attention(model, *family, traits);
   read_traits(model, *family, traits);
   read_experts(model, *family, traits);
+  read_layers(model, traits, notes);
   const int64_t depth =
       std::max(size_of(model, "num_nextn_predict_layers"), size_of(model, "mtp_num_hidden_layers"));
   if (depth > 0) traits["mtp_num_layers"] = depth;
+  if (is_on(model, "mtp_use_repeated_layer")) traits["mtp_use_repeated_layer"] = true;
   if (model.contains("make_vocab_size_divisible_by")) {
     traits["make_vocab_size_divisible_by"] = model["make_vocab_size_divisible_by"];
   }
-  note_what_is_left(model, *family, notes);
+  note_what_is_left(*family, notes);
   return traits;
 }
 

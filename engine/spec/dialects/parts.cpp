@@ -59,6 +59,14 @@ void Reading::note(std::string text) {
 
 void Reading::problem(const std::string& text) { problems.add(source + ": " + text); }
 
+bool Reading::is_stated(std::string_view row) const {
+  return std::ranges::find(run.stated, key(row), &StatedSetting::key) != run.stated.end();
+}
+
+bool Reading::may_stand_elsewhere() const {
+  return run.is_partial || dialect == Dialect::megatron_bridge;
+}
+
 std::string Reading::key(std::string_view row) const { return key_of(row_of(row), dialect); }
 
 std::string Reading::product_of(const std::vector<std::string_view>& rows) const {

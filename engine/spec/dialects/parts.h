@@ -74,6 +74,11 @@ struct Reading {
   void note(std::string text);
   /// "SOURCE: text" as a mistake.
   void problem(const std::string& text);
+  /// Whether the text itself says the row's setting: defaults are no statement.
+  [[nodiscard]] bool is_stated(std::string_view row) const;
+  /// Whether what it leaves out may stand where nobody looked: in a recipe, or in files and words
+  /// that were not given.
+  [[nodiscard]] bool may_stand_elsewhere() const;
   /// The key that a part was said with, for messages.
   [[nodiscard]] std::string key(std::string_view row) const;
   /// "'--tensor-model-parallel-size' 2 x '...' 4": knobs by their rows, and by their keys.
@@ -115,6 +120,12 @@ void read_parts_of_megatron(Reading& reading);
 void write_parts_of_megatron(Writing& writing);
 void read_parts_of_titan(Reading& reading);
 void write_parts_of_titan(Writing& writing);
+
+/// What Megatron says of single layers: windows, and the letters of hybrids. Before the parts, as
+/// stages may stand among the letters.
+void read_layer_flags(Reading& reading);
+/// Changes the run that `writing` is of: stages move into the letters.
+void write_layer_flags(Writing& writing, RunConfig& run);
 
 /// Adds as mistakes what Megatron refuses to start with.
 void refuse_contradictions(Reading& reading);

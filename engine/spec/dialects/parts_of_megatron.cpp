@@ -107,7 +107,8 @@ void read_stages(Reading& in) {
 }
 
 void write_stages(Writing& out) {
-  const bool is_in_layout = !out.run.pipeline_layout.empty();
+  const bool is_in_layout =
+      !out.run.pipeline_layout.empty() || out.traits.contains("hybrid_layer_pattern");
   if (out.knobs().vpp > 1 && !is_in_layout) {
     out.parts.say("num_virtual_stages_per_pipeline_rank", int64_t{out.knobs().vpp});
   } else if (out.overrides_others) {

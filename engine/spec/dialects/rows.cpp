@@ -33,6 +33,16 @@ std::string theirs_of(const Row& row, Dialect dialect) {
   return fmt::format("one of {}", fmt::join(theirs, ", "));
 }
 
+std::vector<std::string> split_at_commas(std::string_view text) {
+  std::vector<std::string> parts;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find(','), text.size());
+    parts.emplace_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
+}
+
 /// Reads the settings of one row.
 class RowReader {
  public:
@@ -126,16 +136,6 @@ class RowReader {
     in_.parts.say(row_.name, *text);
   }
 
-  static std::vector<std::string> split_at_commas(std::string_view text) {
-    std::vector<std::string> parts;
-    while (!text.empty()) {
-      const size_t end = std::min(text.find(','), text.size());
-      parts.emplace_back(text.substr(0, end));
-      text.remove_prefix(std::min(end + 1, text.size()));
-    }
-    return parts;
-  }
-
   /// In our words; none where a mistake was told or the value is passed on.
   std::optional<std::string> text_of_words(const std::vector<std::string>& words) {
     if (kind_of(row_) == Kind::flag) return switch_of(words);
@@ -143,8 +143,9 @@ class RowReader {
       fail("", "a value behind it");
       return std::nullopt;
     }
-    const bool is_pattern = row_.name == "moe_layer_freq" || row_.name == "linear_attention_freq";
-    if (is_pattern) return fmt::format("{}", fmt::join(words, ","));
+    const bool is_pattern = row_.name == "moe_layer_freq" || row_.name == "linear_attention_freq" ||
+                            row_.name == "window_attn_skip_freq";
+    if (is_pattern || kind_of(row_) == Kind::list) return fmt::format("{}", fmt::join(words, ","));
     if (std::ranges::any_of(words, [&](const auto& word) { return word != words.front(); })) {
       in_.note(fmt::format("'{}' has several values and was not understood", key_));
       return std::nullopt;
@@ -310,7 +311,10 @@ std::optional<std::vector<std::string>> words_of_row(const Row& row, const Writi
     return at == out.parts.said().end() ? std::nullopt : std::optional(at->second);
   }
   const auto at = out.traits.find(std::string(row.name));
-  return at == out.traits.end() ? std::nullopt : std::optional(Texts{text_of_trait(*at)});
+  if (at == out.traits.end()) return std::nullopt;
+  // Behind a flag a list is one word.
+  const bool has_words = kind_of(row) == Kind::list && out.dialect != Dialect::megatron_lm;
+  return has_words ? split_at_commas(text_of_trait(*at)) : Texts{text_of_trait(*at)};
 }
 
 }  // namespace

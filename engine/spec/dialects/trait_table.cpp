@@ -10,12 +10,16 @@ constexpr Trait kSize{Kind::integer};
 constexpr Trait kNumber{Kind::number};
 constexpr Trait kFlag{Kind::flag};
 constexpr Trait kWord{Kind::word};
+constexpr Trait kList{Kind::list};
 
 constexpr ByDialect same(std::string_view flag) { return {flag, kSame, "", kSame}; }
 constexpr ByDialect same_but(std::string_view flag, std::string_view bridge) {
   return {flag, bridge, "", kSame};
 }
 constexpr ByDialect everywhere(std::string_view text) { return {text, text, text, text}; }
+
+constexpr Word kSoftmaxTypes[] = {
+    {"vanilla", "vanilla"}, {"learnable", "learnable"}, {"off-by-one", "off-by-one"}};
 
 constexpr Row kTraits[] = {
     {"num_layers", kSize, same("--num-layers"), {}},
@@ -43,6 +47,7 @@ constexpr Row kTraits[] = {
      same_but("--swiglu", "model.gated_linear_unit"),
      {"false", "false", "", "true"}},
     {"squared_relu", kFlag, same_but("--squared-relu", ""), {}},
+    {"quick_geglu", kFlag, same_but("--quick-geglu", ""), {}},
     {"activation_func", kWord, {"", "model.activation_func", "", ""}, {}},
     {"add_bias_linear",
      kFlag,
@@ -58,6 +63,9 @@ constexpr Row kTraits[] = {
     {"hidden_dropout", kNumber, same("--hidden-dropout"), everywhere("0.1")},
     {"attention_dropout", kNumber, same("--attention-dropout"), everywhere("0.1")},
     {"attention_output_gate", kFlag, same("--attention-output-gate"), {}},
+    {"softmax_type", kWord, same("--softmax-type"), everywhere("vanilla"), kSoftmaxTypes},
+    {"window_size", kList, same("--window-size"), {}},
+    {"window_attn_skip_freq", kWord, same("--window-attn-skip-freq"), {}},
     // Multi-head latent attention.
     {"multi_latent_attention", kFlag, same("--multi-latent-attention"), {}},
     {"q_lora_rank", kSize, same("--q-lora-rank"), {}},
@@ -73,6 +81,17 @@ constexpr Row kTraits[] = {
     {"linear_value_head_dim", kSize, same("--linear-value-head-dim"), {}},
     {"linear_num_key_heads", kSize, same("--linear-num-key-heads"), {}},
     {"linear_num_value_heads", kSize, same("--linear-num-value-heads"), {}},
+    // Hybrids with Mamba-2. The Megatron-LM that Primus is built on has the older spelling.
+    {"hybrid_layer_pattern",
+     kWord,
+     {"--hybrid-layer-pattern", kSame, "", "hybrid_override_pattern"},
+     {}},
+    {"mtp_hybrid_override_pattern", kWord, same("--mtp-hybrid-override-pattern"), {}},
+    {"is_hybrid_model", kFlag, same("--is-hybrid-model"), {}},
+    {"mamba_state_dim", kSize, same("--mamba-state-dim"), everywhere("128")},
+    {"mamba_head_dim", kSize, same("--mamba-head-dim"), everywhere("64")},
+    {"mamba_num_groups", kSize, same("--mamba-num-groups"), everywhere("8")},
+    {"mamba_num_heads", kSize, same("--mamba-num-heads"), {}},
     // Experts.
     {"num_experts", kSize, same_but("--num-experts", "model.num_moe_experts"), {}},
     {"moe_router_topk", kSize, same("--moe-router-topk"), everywhere("2")},
@@ -92,6 +111,7 @@ constexpr Row kTraits[] = {
     {"moe_router_pre_softmax", kFlag, same("--moe-router-pre-softmax"), {}},
     {"moe_router_enable_expert_bias", kFlag, same("--moe-router-enable-expert-bias"), {}},
     {"mtp_num_layers", kSize, same("--mtp-num-layers"), {}},
+    {"mtp_use_repeated_layer", kFlag, same("--mtp-use-repeated-layer"), {}},
 };
 
 using Use = OtherKey::Use;
@@ -117,6 +137,7 @@ constexpr OtherKey kOtherKeys[] = {
     {"peft", megatron_bridge, "peft"},
     {"peft", megatron_bridge, "peft._target_"},
     {"fp8", primus, "fp8_format"},
+    {"hybrid_layer_pattern", primus, "hybrid_layer_pattern"},
 };
 
 constexpr OldSetting kOldSettings[] = {
@@ -127,6 +148,7 @@ constexpr OldSetting kOldSettings[] = {
     {megatron_lm, "--external-cuda-graph", {{{"--cuda-graph-impl", "transformer_engine"}}}},
     {megatron_lm, "--recompute-activations", {{{"--recompute-granularity", "selective"}}}},
     {megatron_lm, "--use-custom-fsdp", {{{"--use-megatron-fsdp", ""}}}},
+    {megatron_lm, "--hybrid-override-pattern", {{{"--hybrid-layer-pattern", ""}}}},
     {megatron_lm, "--moe-deepep-num-sms", {{{"--moe-flex-dispatcher-num-sms", ""}}}},
     {megatron_lm, "--moe-hybridep-num-sms", {{{"--moe-flex-dispatcher-num-sms", ""}}}},
     {megatron_lm,
@@ -142,6 +164,7 @@ constexpr OldSetting kOldSettings[] = {
     {megatron_bridge,
      "model.external_cuda_graph",
      {{{"model.cuda_graph_impl", "transformer_engine"}}}},
+    {megatron_bridge, "model.hybrid_override_pattern", {{{"model.hybrid_layer_pattern", ""}}}},
     {torchtitan, "training.batch_size", {{{"training.local_batch_size", ""}}}},
     {primus, "enable_cuda_graph", {{{"cuda_graph_impl", "local"}}}},
     {primus, "external_cuda_graph", {{{"cuda_graph_impl", "transformer_engine"}}}},

@@ -3,7 +3,7 @@
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 
-#include "engine/spec/dialects/model_sizes.h"
+#include "engine/spec/dialects/layer_pattern.h"
 #include "tests/spec/dialects/dialect_samples.h"
 
 namespace moetune::spec::dialects {
@@ -17,6 +17,43 @@ json decoder(json others) {
   json model = {{"hidden_size", 64},           {"num_hidden_layers", 4}, {"num_attention_heads", 8},
                 {"num_key_value_heads", 2},    {"head_dim", 16},         {"intermediate_size", 192},
                 {"vocab_size", 1000},          {"hidden_act", "silu"},   {"rope_theta", 1e6},
+                {"tie_word_embeddings", false}};
+  model.update(others);
+  return model;
+}
+
+/// A letter for each layer: f for full attention, s for sliding.
+json with_windows(std::string_view letters) {
+  json types = json::array();
+  for (const char letter : letters) {
+    types.push_back(letter == 's' ? "sliding_attention" : "full_attention");
+  }
+  return types;
+}
+
+json hybrid(json others) {
+  json model = {{"model_type", "nemotron_h"},
+                {"hidden_size", 64},
+                {"num_hidden_layers", 4},
+                {"hybrid_override_pattern", "MEM*"},
+                {"num_attention_heads", 8},
+                {"num_key_value_heads", 2},
+                {"head_dim", 16},
+                {"mamba_num_heads", 4},
+                {"mamba_head_dim", 16},
+                {"ssm_state_size", 8},
+                {"n_groups", 2},
+                {"conv_kernel", 4},
+                {"n_routed_experts", 16},
+                {"num_experts_per_tok", 4},
+                {"moe_intermediate_size", 48},
+                {"n_shared_experts", 1},
+                {"moe_shared_expert_intermediate_size", 96},
+                {"moe_latent_size", 32},
+                {"mlp_hidden_act", "relu2"},
+                {"norm_topk_prob", true},
+                {"vocab_size", 1000},
+                {"rms_norm_eps", 1e-5},
                 {"tie_word_embeddings", false}};
   model.update(others);
   return model;
@@ -101,6 +138,43 @@ const std::vector<json>& models() {
                {"use_bias", false},
                {"position_embedding", "rope"},
                {"hidden_dropout", 0.0}}),
+      decoder({{"model_type", "megatron_gpt"},
+               {"hidden_act", "gelu"},
+               {"gated_mlp", false},
+               {"sliding_window", 64},
+               {"layer_types", with_windows("fssf")}}),
+      decoder({{"model_type", "mistral"},
+               {"sliding_window", 512},
+               {"layer_types", with_windows("ssss")}}),
+      decoder({{"model_type", "qwen3"},
+               {"use_qk_norm", true},
+               {"use_sliding_window", true},
+               {"sliding_window", 256},
+               {"layer_types", with_windows("sssf")}}),
+      decoder({{"model_type", "mixtral"},
+               {"num_local_experts", 8},
+               {"num_experts_per_tok", 2},
+               {"attn_output_gate", true},
+               {"attention_sinks", true}}),
+      decoder({{"model_type", "gpt_oss"},
+               {"num_local_experts", 8},
+               {"num_experts_per_tok", 2},
+               {"attention_bias", true},
+               {"attention_sinks", true},
+               {"sliding_window", 128},
+               {"layer_types", with_windows("sfsf")}}),
+      decoder({{"model_type", "qwen3_5_text"},
+               {"use_qk_norm", true},
+               {"full_attention_interval", 4},
+               {"attn_output_gate", true},
+               {"linear_conv_kernel_dim", 4},
+               {"linear_key_head_dim", 16},
+               {"linear_value_head_dim", 16},
+               {"linear_num_key_heads", 4},
+               {"linear_num_value_heads", 8}}),
+      hybrid({{"num_nextn_predict_layers", 2},
+              {"mtp_hybrid_override_pattern", "*E"},
+              {"mtp_use_repeated_layer", true}}),
   };
   return kModels;
 }
@@ -143,52 +217,39 @@ BOOST_AUTO_TEST_CASE(sizes_are_written_and_the_rest_is_told) {
                                                   {"sliding_window", 128}}));
   for (const char* words :
        {"--num-layers 4", "--num-query-groups 2", "--num-experts 8", "--moe-ffn-hidden-size 192",
-        "--swiglu", "--add-qkv-bias", "# attention sinks, sliding windows", "add them by hand"}) {
+        "--quick-geglu", "--add-qkv-bias", "--window-size 127,0", "--window-attn-skip-freq 2",
+        "--softmax-type learnable", "# clamped activations, their offset and YaRN",
+        "add them by hand"}) {
     BOOST_TEST(has(with_sinks, words), words << "\n" << with_sinks);
   }
+  BOOST_TEST(!has(with_sinks, "--swiglu"), with_sinks);
   BOOST_TEST(!has(with_sinks, "--disable-bias-linear"), with_sinks);
-  for (const auto& [family, window, note] :
-       {std::tuple{"mistral", json(512), "# a sliding window of 512 keys has no flag here"},
-        {"mixtral", json(64), "# a sliding window of 64 keys"},
+  for (const auto& [family, window, flag] :
+       {std::tuple{"mistral", json(512), "--window-size 511,0"},
+        {"mixtral", json(64), "--window-size 63,0"},
         {"mistral", json(), ""}}) {
     json model = decoder({{"model_type", family}, {"sliding_window", window}});
     if (model["model_type"] == "mixtral") model["num_local_experts"] = 8;
     const std::string text = written(model);
     BOOST_TEST(has(text, "--ffn-hidden-size 192"), text);
     BOOST_TEST(has(text, "--num-query-groups 2"), text);
-    BOOST_TEST(has(text, note), text);
-    BOOST_TEST(has(text, "sliding window") == (*note != 0), text);
+    BOOST_TEST(has(text, flag), text);
+    BOOST_TEST(has(text, "--window-size") == (*flag != 0), text);
+    BOOST_TEST(!has(text, "--window-attn-skip-freq"), text);
   }
   const std::string usual = written(decoder({{"model_type", "mistral"}}));
-  BOOST_TEST(has(usual, "# a sliding window of 4096 keys"), usual);
-  const std::string hybrid = written({{"model_type", "nemotron_h"},
-                                      {"hidden_size", 64},
-                                      {"num_hidden_layers", 4},
-                                      {"hybrid_override_pattern", "MEM*"},
-                                      {"num_attention_heads", 8},
-                                      {"num_key_value_heads", 2},
-                                      {"head_dim", 16},
-                                      {"mamba_num_heads", 4},
-                                      {"mamba_head_dim", 16},
-                                      {"ssm_state_size", 8},
-                                      {"n_groups", 2},
-                                      {"n_routed_experts", 16},
-                                      {"num_experts_per_tok", 4},
-                                      {"moe_intermediate_size", 48},
-                                      {"n_shared_experts", 1},
-                                      {"moe_shared_expert_intermediate_size", 96},
-                                      {"moe_latent_size", 32},
-                                      {"mlp_hidden_act", "relu2"},
-                                      {"vocab_size", 1000},
-                                      {"layer_norm_epsilon", 1e-5}});
+  BOOST_TEST(has(usual, "--window-size 4095,0"), usual);
+  const std::string letters = written(hybrid({{"conv_kernel", 3}}));
   for (const char* words :
        {"--num-layers 4", "--num-experts 16", "--moe-shared-expert-intermediate-size 96",
         "--moe-latent-size 32", "--squared-relu", "--position-embedding-type none",
-        "--disable-bias-linear", "# add by hand the hybrid pattern MEM*, Mamba's 4 heads of 16",
-        "a state of 8 in 2 groups"}) {
-    BOOST_TEST(has(hybrid, words), words << "\n" << hybrid);
+        "--disable-bias-linear", "--hybrid-layer-pattern 'MEM*'", "--is-hybrid-model",
+        "--mamba-num-heads 4", "--mamba-head-dim 16", "--mamba-state-dim 8", "--mamba-num-groups 2",
+        "--moe-router-enable-expert-bias", "# Mamba's convolution has 4 taps in Megatron, here 3",
+        "# a hybrid needs the framework's script"}) {
+    BOOST_TEST(has(letters, words), words << "\n" << letters);
   }
-  BOOST_TEST(!has(hybrid, "--swiglu"), hybrid);
+  BOOST_TEST(!has(letters, "--swiglu"), letters);
 }
 
 // Megatron-LM's parser has groups and sizes of linear attention, whether they are used or not.
@@ -213,11 +274,30 @@ BOOST_AUTO_TEST_CASE(patterns_of_layers) {
   BOOST_TEST(moe_layers_of("([0]*1+[1]*3)", 4) == dense_first);
   BOOST_TEST(moe_layers_of("[0, 1, 1, 1]", 4) == dense_first);
   BOOST_TEST(moe_layers_of("0,1,1,1", 4) == dense_first);
-  BOOST_TEST(moe_pattern_of(dense_first) == "([0]*1+[1]*3)");
+  BOOST_TEST(moe_layers_of("([0]+[1]*3)", 4) == dense_first);
+  const std::vector<bool> in_groups = {true, true, false, true, true, false};
+  for (const char* pattern :
+       {"([1]*2+[0]*1)*2", "[1,1,0]*2", "(([1])*2+[0])*2", "[1,1]+[0,1]+[1,0]"}) {
+    BOOST_TEST(moe_layers_of(pattern, 6) == in_groups, pattern);
+    BOOST_TEST(mixed_layers_of(pattern, 6, "layers") == in_groups, pattern);
+  }
+  BOOST_TEST(mixed_layers_of("3", 6, "layers") == in_groups);
+  BOOST_TEST(mixed_pattern_of(in_groups) == "3");
+  BOOST_TEST(mixed_pattern_of(dense_first) == "([0]*1+[1]*3)");
+  BOOST_TEST(mixed_pattern_of({true, true}) == "([1]*2)");
+  BOOST_TEST(pattern_of(dense_first) == "([0]*1+[1]*3)");
   BOOST_CHECK_THROW(moe_layers_of("0", 4), base::UsageError);
   BOOST_CHECK_THROW(moe_layers_of("[2]*4", 4), base::UsageError);
   BOOST_CHECK_THROW(moe_layers_of("[1]*-4", 4), base::UsageError);
   BOOST_CHECK_THROW(moe_layers_of("1", 1'000'000'000), base::UsageError);
+  BOOST_CHECK_THROW(mixed_layers_of("0", 4, "layers"), base::UsageError);
+  for (const char* pattern :
+       {"", "[", "[1]*", "([1]*4", "[1]*4)", "[1]+", "[1 1 1 1]", "[1,,1,1,1]", "4*[1]", "[[1]*4]",
+        "__import__('os')", "[1]*99999999999999999999"}) {
+    BOOST_CHECK_THROW(moe_layers_of(pattern, 4), base::UsageError);
+  }
+  BOOST_CHECK_THROW(moe_layers_of(std::string(50000, '(') + "[1]*4", 4), base::UsageError);
+  BOOST_CHECK_THROW(moe_layers_of("([1]*9999)*9999", 4), base::UsageError);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -42,6 +42,10 @@ constexpr double kPriorOfOwn = 1;
 MeasuredSample sample_of_run(const spec::dialects::RunConfig& config,
                              std::shared_ptr<const spec::ModelSpec> model,
                              std::shared_ptr<const spec::HardwareSpec> hardware) {
+  if (model == nullptr && !model_of_recipe(config).empty()) {
+    throw base::UsageError(
+        "the run leaves its sizes and its layout to a recipe: name the model with --model");
+  }
   const OwnedRun owned = owned_run(config, std::move(model), std::move(hardware));
   MeasuredSample sample;
   sample.model = owned.model;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "engine/spec/dialects/concepts.h"
+#include "engine/spec/dialects/recipe_name.h"
 #include "engine/spec/dialects/values.h"
 #include "engine/spec/document.h"
 #include "engine/spec/library.h"
@@ -55,8 +56,26 @@ std::optional<int64_t> stated_size(const dialects::RunConfig& config, const char
   return found == config.stated.end() ? std::nullopt : dialects::parse_integer(found->value);
 }
 
+/// Where a model comes from that the text does not say.
+struct SizesOf {
+  std::string recipe;  ///< the shipped model that its name says; empty: --model
+
+  [[noreturn]] void refuse(std::string_view flag, int64_t stated, int64_t size) const {
+    if (recipe.empty()) {
+      throw base::UsageError(
+          fmt::format("the run's {} is {}, but the model of --model has {}: leave one of them out",
+                      flag, stated, size));
+    }
+    throw base::UsageError(fmt::format(
+        "the run's {} is {}, but {}, which its recipe's name says, has {}: give the changed model "
+        "with --model",
+        flag, stated, recipe, size));
+  }
+};
+
 /// Of experts: what the text says has to be the model's, too.
-void check_experts_agree(const dialects::RunConfig& config, const spec::ModelSpec& model) {
+void check_experts_agree(const dialects::RunConfig& config, const spec::ModelSpec& model,
+                         const SizesOf& sizes) {
   for (const auto& [row, size] : {std::pair{"num_experts", model.num_experts},
                                   {"moe_router_topk", model.experts_per_token},
                                   {"moe_ffn_hidden_size", model.moe_ffn_size}}) {
@@ -65,15 +84,13 @@ void check_experts_agree(const dialects::RunConfig& config, const spec::ModelSpe
     const bool says_nothing = !stated || *stated == 0 ||
                               (model.num_experts == 0 && std::string_view(row) != "num_experts");
     if (says_nothing || *stated == size) continue;
-    throw base::UsageError(
-        fmt::format("the run's {} is {}, but the model of --model has {}: leave one of them out",
-                    dialects::key_of(dialects::row_of(row), config.dialect), *stated, size));
+    sizes.refuse(dialects::key_of(dialects::row_of(row), config.dialect), *stated, size);
   }
 }
 
 /// Where the text says how many ranks or which sizes, these have to be those that are asked for.
 void check_agrees(const dialects::RunConfig& config, const spec::ModelSpec& model,
-                  int64_t num_devices) {
+                  const SizesOf& sizes, int64_t num_devices) {
   if (config.stated_world_size > 0 && config.stated_world_size != num_devices) {
     throw base::UsageError(fmt::format(
         "the run starts {} ranks, but {} devices are asked for: they have to be the same",
@@ -87,10 +104,21 @@ void check_agrees(const dialects::RunConfig& config, const spec::ModelSpec& mode
     const auto stated = config.model.find(key);
     if (stated == config.model.end() || !stated->is_number_integer() || size == 0) continue;
     if (stated->get<int64_t>() == size) continue;
-    throw base::UsageError(
-        fmt::format("the run's {} is {}, but the model of --model has {}: leave one of them out",
-                    flag, stated->get<int64_t>(), size));
+    sizes.refuse(flag, stated->get<int64_t>(), size);
   }
+}
+
+/// Of a run that says no sizes, or only changes to a model that nobody knows.
+void refuse_without_sizes(const dialects::RunConfig& config) {
+  if (config.model.contains("model_type")) return;
+  const bool has_recipe =
+      config.dialect == dialects::Dialect::megatron_bridge && !config.model_name.empty();
+  throw base::UsageError(fmt::format(
+      "the run does not say its model's sizes{}: name it with --model",
+      has_recipe ? fmt::format(", and the name of its recipe ({}) is that of no shipped "
+                               "model",
+                               config.model_name.substr(0, 100))
+                 : std::string()));
 }
 
 /// No model with experts that is known has biases on all of its products. Megatron adds them
@@ -132,6 +160,12 @@ std::string without_mtp(const dialects::RunConfig& config) {
 }
 
 }  // namespace
+
+std::string model_of_recipe(const dialects::RunConfig& config) {
+  const bool is_bridge = config.dialect == dialects::Dialect::megatron_bridge;
+  if (!is_bridge || config.model.contains("model_type")) return {};
+  return dialects::model_in_recipe(config.model_name, spec::library_names(spec::Shelf::model));
+}
 
 nlohmann::json with_mtp_depth(nlohmann::json config, int64_t depth) {
   for (const char* key : {"num_nextn_predict_layers", "mtp_num_hidden_layers"}) config.erase(key);
@@ -230,17 +264,25 @@ std::string settings_text(const dialects::UnpricedSettings& settings) {
 OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec::ModelSpec> model,
                    std::shared_ptr<const spec::HardwareSpec> hardware) {
   OwnedRun owned;
-  if (model == nullptr) {
-    if (config.model.empty()) {
-      throw base::UsageError("the run does not say its model's sizes: name it with --model");
-    }
+  SizesOf sizes;
+  if (model == nullptr) sizes.recipe = model_of_recipe(config);
+  if (!sizes.recipe.empty()) {
+    // Not a file of that name in the folder where the program runs.
+    model = model_named(spec::find_in_library(spec::Shelf::model, sizes.recipe));
+    owned.assumed.push_back(fmt::format(
+        "the model is {}, by the name of the recipe; what else the recipe has, such as parallel "
+        "sizes and batch, is not known",
+        sizes.recipe));
+    check_experts_agree(config, *model, sizes);
+  } else if (model == nullptr) {
+    refuse_without_sizes(config);
     refuse_biases(config);
     model = std::make_shared<const spec::ModelSpec>(
         spec::model_from_json(config.model, spec::Source("the run's model")));
   } else {
-    check_experts_agree(config, *model);
+    check_experts_agree(config, *model, sizes);
   }
-  check_agrees(config, *model, hardware->num_devices());
+  check_agrees(config, *model, sizes, hardware->num_devices());
   tuner::planner::Stages stages;
   if (!config.pipeline_layout.empty()) {
     stages = spec::pipeline_stages_for(config.pipeline_layout, config.knobs.pp, model->num_layers);

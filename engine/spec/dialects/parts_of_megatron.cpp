@@ -6,6 +6,7 @@
 #include <array>
 
 #include "engine/spec/dialects/parts.h"
+#include "engine/spec/dialects/recipe_name.h"
 #include "engine/spec/dialects/text_cursor.h"
 #include "engine/spec/dialects/values.h"
 #include "engine/spec/pipeline_layout.h"
@@ -386,6 +387,12 @@ void write_sharding(Writing& out) {
   out.parts.say("ckpt_format", "fsdp_dtensor");  // it takes no other
 }
 
+/// What the name of Megatron-Bridge's recipe says is trained.
+std::optional<TrainingTask> task_of_name(const RunConfig& run) {
+  if (run.dialect != Dialect::megatron_bridge) return std::nullopt;
+  return task_in_recipe(run.model_name);
+}
+
 void read_task(Reading& in) {
   PlanKnobs& k = in.run.knobs;
   std::string adapter = in.parts.word("peft");
@@ -396,7 +403,11 @@ void read_task(Reading& in) {
   const bool is_bridge = in.dialect == Dialect::megatron_bridge;
   // Only adapters have a rank: the recipe brings them where the command does not.
   const bool has_rank = in.parts.has("lora_dim");
-  const bool is_implied = is_bridge && adapter.empty() && has_rank;
+  // Beside adapters that the command turns off, or that nobody knows, all weights are tuned.
+  const auto by_name = task_of_name(in.run);
+  if (by_name && *by_name != TrainingTask::pretrain) k.task = TrainingTask::sft;
+  const bool is_implied =
+      is_bridge && adapter.empty() && (has_rank || by_name == TrainingTask::lora);
   if (in.parts.flag("lora") || is_implied || adapter.find("lora") != std::string::npos) {
     k.task = TrainingTask::lora;
   }
@@ -425,6 +436,7 @@ void write_task(Writing& out) {
   if (task == TrainingTask::pretrain) return;
   const bool is_bridge = out.dialect == Dialect::megatron_bridge;
   if (task == TrainingTask::sft) {
+    if (is_bridge && task_of_name(out.run) == TrainingTask::sft) return;
     if (is_bridge) {
       out.cannot_say("task=sft");
     } else if (out.dialect == Dialect::primus) {

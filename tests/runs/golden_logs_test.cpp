@@ -128,6 +128,52 @@ BOOST_AUTO_TEST_CASE(an_argument_dump_is_the_command) {
   BOOST_TEST((again.knobs == k));
 }
 
+// As Python prints tuples and lists; switches that are off, and what Megatron made of the letters.
+BOOST_AUTO_TEST_CASE(layers_of_an_argument_dump) {
+  const auto model_of = [](const std::vector<std::pair<const char*, const char*>>& arguments) {
+    std::string text = "------------------------ arguments ------------------------\n";
+    for (const auto& [name, value] : arguments) {
+      const std::string key = name;
+      text += "  " + key + " " + std::string(48 - key.size(), '.') + " " + value + "\n";
+    }
+    text += "-------------------- end of arguments ---------------------\n";
+    const RunFacts facts = golden_logs::facts_of(text + golden_logs::megatron_steps(1, 3));
+    BOOST_REQUIRE(facts.config.has_value());
+    return facts.config->model;
+  };
+  const nlohmann::json windows = model_of({{"num_layers", "3"},
+                                           {"hidden_size", "64"},
+                                           {"num_attention_heads", "8"},
+                                           {"tensor_model_parallel_size", "1"},
+                                           {"normalization", "RMSNorm"},
+                                           {"swiglu", "True"},
+                                           {"add_bias_linear", "False"},
+                                           {"quick_geglu", "False"},
+                                           {"hybrid_layer_pattern", "None"},
+                                           {"is_hybrid_model", "False"},
+                                           {"softmax_type", "learnable"},
+                                           {"window_size", "(127, 0)"},
+                                           {"window_attn_skip_freq", "[1, 1, 0]"}});
+  BOOST_TEST(windows.at("sliding_window") == 128);
+  BOOST_TEST(windows.at("layer_types") ==
+             nlohmann::json({"sliding_attention", "sliding_attention", "full_attention"}));
+  BOOST_TEST(windows.at("attention_sinks") == true);
+  const nlohmann::json hybrid = model_of({{"num_layers", "4"},
+                                          {"hidden_size", "64"},
+                                          {"num_attention_heads", "8"},
+                                          {"tensor_model_parallel_size", "1"},
+                                          {"squared_relu", "True"},
+                                          {"num_experts", "8"},
+                                          {"hybrid_override_pattern", "MEM*/*E"},
+                                          {"hybrid_layer_pattern", "MEM*/*E"},
+                                          {"mamba_num_heads", "4"},
+                                          {"mamba_num_groups", "2"},
+                                          {"mtp_num_layers", "1"}});
+  BOOST_TEST(hybrid.at("hybrid_override_pattern") == "MEM*");
+  BOOST_TEST(hybrid.at("mtp_hybrid_override_pattern") == "*E");
+  BOOST_TEST(hybrid.at("mamba_num_heads") == 4);
+}
+
 BOOST_AUTO_TEST_CASE(a_summary_of_bridge_is_its_overrides) {
   const RunFacts facts = read_run({golden_logs::folder() + "megatron_bridge.log"});
   BOOST_REQUIRE(facts.config.has_value());

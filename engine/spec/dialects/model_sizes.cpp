@@ -66,8 +66,9 @@ Shape shape_of(const json& traits) {
   shape.is_plain = is_newer && !has_biases;
   shape.has_sinks_and_biases = is_newer && has_biases && has_sinks(traits);
   const std::string pattern = word_of(traits, "moe_layer_freq");
-  shape.is_moe = shape.experts > 0 ? moe_layers_of(pattern.empty() ? "1" : pattern, shape.layers)
-                                   : std::vector<bool>(static_cast<size_t>(shape.layers), false);
+  const bool has_pattern = shape.experts > 0 && !pattern.empty();
+  shape.is_moe = moe_layers_of(has_pattern ? pattern : "1", shape.layers);
+  if (shape.experts == 0) std::fill(shape.is_moe.begin(), shape.is_moe.end(), false);
   return shape;
 }
 
@@ -124,8 +125,11 @@ void write_deepseek(const json& traits, const Shape& shape, json& model,
 
 void write_norm_and_positions(const json& traits, json& model) {
   model["norm"] = word_of(traits, "normalization") == "RMSNorm" ? "rmsnorm" : "layernorm";
-  const std::string position = word_of(traits, "position_embedding_type");
-  model["position_embedding"] = position == "learned_absolute" ? "learned" : position;
+  std::string position = word_of(traits, "position_embedding_type");
+  if (position == "learned_absolute") position = "learned";
+  // They rotate as well, by other angles.
+  if (position == "yarn" || position == "mrope") position = "rope";
+  model["position_embedding"] = position;
 }
 
 /// A decoder of any kind, with every trait spelled out.

@@ -204,6 +204,14 @@ BOOST_AUTO_TEST_CASE(letters_of_a_hybrid) {
   BOOST_TEST(usual.mamba.state_size == 128);
   BOOST_TEST(usual.mamba.num_groups == 8);
   BOOST_TEST(usual.has_gated_mlp);
+  for (const char* positions : {"rope", "yarn", "mrope"}) {
+    BOOST_TEST(
+        model_of("--hidden-size 64 --num-attention-heads 8 --vocab-size 1000 --normalization "
+                 "RMSNorm --disable-bias-linear --hybrid-layer-pattern '*-' "
+                 "--position-embedding-type " +
+                 std::string(positions))
+            .rope.type == "default");
+  }
   // Windows and sinks are those of layers that attend.
   const ModelSpec windowed = model_of(
       kHybrid + "--hybrid-layer-pattern 'M*E*' --window-size 63,0 --softmax-type learnable");
@@ -318,6 +326,10 @@ const std::vector<Wrong> kWrong = {
     {kDecoder + "--window-size 127,0 --window-attn-skip-freq [1,0]",
      "the pattern of layers with a window, '[1,0]', has 2 layers, and the model 6"},
     {kDecoder + "--window-size 127,0 --window-attn-skip-freq '([1]*3'", "expected one such as 2"},
+    {"--num-layers 1000000000000 --hidden-size 64 --num-attention-heads 8",
+     "1000000000000 layers, expected at most 10000"},
+    {kDecoder + "--experimental-attention-variant gdn",
+     "the pattern of layers with linear attention"},
     {kDecoder + "--softmax-type some", "expected one of vanilla, learnable, off-by-one"},
     {kDecoder + "--attention-output-gate --multi-latent-attention",
      "'--multi-latent-attention' and '--attention-output-gate' contradict each other"},

@@ -12,7 +12,6 @@
 namespace moetune::spec::dialects {
 namespace {
 
-constexpr int64_t kMostLayers = 10'000;
 constexpr int kMostParentheses = 32;
 
 int64_t count_of(const std::vector<bool>& layers) { return static_cast<int64_t>(layers.size()); }

@@ -8,8 +8,11 @@
 
 namespace moetune::spec::dialects {
 
+/// More than any model has.
+inline constexpr int64_t kMostLayers = 10'000;
+
 /// Which layers have experts, from "([0]*3+[1]*58)", "[0,1,1]" or "2" (every second one, from the
-/// first on). Throws base::UsageError for other texts and for more than 10,000 layers.
+/// first on). Throws base::UsageError for other texts and for more layers than these.
 std::vector<bool> moe_layers_of(const std::string& pattern, int64_t num_layers);
 /// Of layers with a window and with linear attention: a number means all but each so many-th, the
 /// last of each group. `what` names the layers with a 1 in messages.

@@ -68,7 +68,6 @@ constexpr std::array kFamilies = {
     Family{.name = "megatron_gpt", .is_plain_gpt = true},
     Family{.name = "megatron_gpt_moe", .is_plain_gpt = true},
 };
-constexpr int64_t kMostLayers = 10'000;
 constexpr std::string_view kLinear = "linear_attention";
 constexpr double kPlainDropout = 0.1;
 

@@ -44,7 +44,10 @@ std::vector<std::optional<int64_t>> numbers_of(std::string text) {
   std::erase_if(text,
                 [](char c) { return c == '(' || c == ')' || c == '[' || c == ']' || c == ' '; });
   std::vector<std::optional<int64_t>> numbers;
-  for (const std::string& part : split(text, ',')) numbers.push_back(parse_integer(part));
+  for (const std::string& part : split(text, ',')) {
+    // A list that was cut at its blanks has two commas.
+    if (!part.empty()) numbers.push_back(parse_integer(part));
+  }
   return numbers;
 }
 

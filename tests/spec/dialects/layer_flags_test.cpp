@@ -5,6 +5,7 @@
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <random>
 
 #include "engine/spec/model_spec.h"
 #include "tests/spec/dialects/dialect_samples.h"
@@ -14,6 +15,7 @@ BOOST_AUTO_TEST_SUITE(flags_of_layers)
 
 namespace {
 
+using nlohmann::json;
 using samples::contains;
 using samples::refusal;
 
@@ -275,6 +277,54 @@ BOOST_AUTO_TEST_CASE(bars_are_stages) {
   BOOST_TEST(contains(export_run(even, Dialect::primus), "# Primus cannot be told vpp=2"));
   BOOST_TEST(can_say(even, "vpp", kLm));
   BOOST_TEST(!can_say(even, "vpp", Dialect::primus));
+}
+
+// Whatever layers, windows and stages a run has, each dialect says them so that they come back.
+BOOST_AUTO_TEST_CASE(layers_come_back) {
+  std::mt19937 generator(20261127);
+  const auto upto = [&](size_t most) { return static_cast<size_t>(generator() % (most + 1)); };
+  for (int i = 0; i < 200; ++i) {
+    const size_t pp = size_t{1} << upto(2);
+    const bool is_hybrid = upto(1) == 0;
+    std::string flags = is_hybrid ? kHybrid : kDecoder;
+    if (is_hybrid) {
+      const size_t stages = pp > 1 && upto(1) == 0 ? pp * (1 + upto(2)) : 1;
+      std::string pattern = "M";  // "--" would begin a flag
+      for (size_t stage = 0; stage < stages; ++stage) {
+        if (stage > 0) pattern += '|';
+        for (size_t layers = 1 + upto(5); layers > 0; --layers) pattern += "M*-E"[upto(3)];
+      }
+      for (size_t depth = upto(2); depth > 0; --depth) pattern += "/*E";
+      flags += fmt::format("--hybrid-layer-pattern '{}' --pipeline-model-parallel-size {} ",
+                           pattern, pp);
+    }
+    if (upto(1) == 0) flags += fmt::format("--window-size {},0 ", upto(300));
+    if (!is_hybrid && upto(1) == 0) {
+      std::string list;
+      for (int layer = 0; layer < 6; ++layer) list += upto(1) == 0 ? ",1" : ",0";
+      flags += fmt::format("--window-attn-skip-freq '[{}]' ", list.substr(1));
+    }
+    if (upto(1) == 0) flags += "--attention-output-gate ";
+    if (upto(1) == 0) flags += "--softmax-type learnable ";
+    const RunConfig run = read(flags, static_cast<int64_t>(pp));
+    for (const Dialect dialect : samples::kDialects) {
+      if (dialect == Dialect::torchtitan) continue;  // names its models
+      const std::string text = export_run(run, dialect);
+      BOOST_TEST_CONTEXT(flags << "\n" << text) {
+        const RunConfig again = import_run(text, dialect);
+        for (const char* key :
+             {"model_type", "num_hidden_layers", "hybrid_override_pattern",
+              "mtp_hybrid_override_pattern", "num_nextn_predict_layers", "mamba_num_heads",
+              "sliding_window", "layer_types", "attention_sinks", "attn_output_gate"}) {
+          BOOST_TEST(again.model.value(key, json()).dump() == run.model.value(key, json()).dump(),
+                     key);
+        }
+        if (dialect == Dialect::primus) continue;  // its Megatron-LM has no bars
+        BOOST_TEST(again.knobs.vpp == run.knobs.vpp);
+        BOOST_TEST(again.pipeline_layout == run.pipeline_layout);
+      }
+    }
+  }
 }
 
 // A run may train multi-token prediction that its model's file does not have, and the other way

@@ -231,6 +231,7 @@ void read_hybrid(Reading& in) {
     }
     return;
   }
+  in.traits.erase(std::string(kPattern));  // until it is known to be one
   const std::vector<std::string> parts = split(text, '/');
   const std::vector<std::string> segments = split(parts[0], '|');
   std::string letters;

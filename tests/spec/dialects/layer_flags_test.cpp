@@ -388,6 +388,7 @@ const std::vector<Wrong> kWrong = {
     {kDecoder + "--is-hybrid-model", "'--is-hybrid-model' needs '--hybrid-layer-pattern'"},
     {kDecoder + "--hybrid-layer-pattern MEM*", "has an E, which needs '--num-experts'"},
     {kHybrid + "--hybrid-layer-pattern MXM", "has the letter 'X', expected M (Mamba-2)"},
+    {kDecoder + "--window-size 9,0 --hybrid-layer-pattern MXMMMMMMMMMMMM", "has the letter 'X'"},
     {kHybrid + "--hybrid-layer-pattern MGM", "has the letter 'G' (Gated DeltaNet), which is not"},
     {kHybrid + "--hybrid-layer-pattern M+M", "has the letter '+' (multi-head latent attention)"},
     {kHybrid + "--hybrid-layer-pattern '|'", "has 0 layers, expected 1 to 1024"},

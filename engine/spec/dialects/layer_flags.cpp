@@ -87,7 +87,7 @@ void read_window(Reading& in) {
   }
 }
 
-std::string sentence_of_letter(char letter) {
+std::string meaning_of(char letter) {
   switch (letter) {
     case 'G':
       return "Gated DeltaNet";
@@ -104,7 +104,7 @@ std::string sentence_of_letter(char letter) {
 bool check_letters(Reading& in, std::string_view letters) {
   const size_t at = letters.find_first_not_of("M*-E");
   if (at == std::string_view::npos) return true;
-  const std::string kind = sentence_of_letter(letters[at]);
+  const std::string kind = meaning_of(letters[at]);
   const std::string letter = shown(letters.substr(at, 1));
   in.problem(kind.empty()
                  ? fmt::format("'{}' has the letter '{}', expected M (Mamba-2), * (attention), - "

@@ -3,8 +3,6 @@
 // start.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "engine/spec/dialects/parts.h"
 
 namespace moetune::spec::dialects {

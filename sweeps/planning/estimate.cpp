@@ -35,7 +35,7 @@ constexpr double kTimeUnknown = 0.33;
 /// Beside these where no run on such a device in such a precision was fitted: nothing has shown how
 /// far off the rates are there, so as much again as where all knobs are stated.
 constexpr double kTimeUnseen = 0.20;
-/// Torchtitan's runs, of which none was fitted (docs/planner.md, Torchtitan). Its published ones on
+/// Torchtitan's runs, of which none was fitted (docs/torchtitan.md). Its published ones on
 /// H100 and H200 took 1.14 to 2.31 times the time that is priced, a logarithm of 0.13 to 0.84. They
 /// reserved 1.02 to 1.22 times the memory that is priced as allocated, with pipeline stages 1.57.
 constexpr double kTitanFaster = 0.33;

@@ -1,6 +1,6 @@
 // What torchtitan holds in device memory where it differs from Megatron-Core: its FSDP2, what it
 // does without, its loss, its selective activation checkpointing. Read in releases 0.1 and 0.2.2
-// and in PyTorch of that time; docs/planner.md (Torchtitan) has what measured runs say about each.
+// and in PyTorch of that time; docs/torchtitan.md has what measured runs say about each.
 #pragma once
 
 #include <optional>

@@ -1,6 +1,6 @@
 // What a step of torchtitan does otherwise than Megatron-Core's: experts in three tensors, autocast
 // and operations by themselves, checkpointing by operation. Read in release 0.2.2, and in traces of
-// it on one H100 (docs/planner.md, Torchtitan).
+// it on one H100 (docs/torchtitan.md).
 #pragma once
 
 #include "engine/plan/ops.h"

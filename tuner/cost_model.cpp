@@ -226,7 +226,8 @@ CostEstimate play_step(const spec::TrialSpec& spec, const CompiledStep& compiled
 }
 
 PlayedStep play_traced(const spec::TrialSpec& spec, const CompiledStep& compiled,
-                       const Calibration& calibration, int64_t most_records) {
+                       const Calibration& calibration, int64_t most_records,
+                       const plan::TransferOf& transfer_of) {
   const plan::Layout layout = plan::layout_of(spec.knobs);
   const std::vector<plan::PlayedRank> ranks = compiled.ranks();
   PlayedStep step;
@@ -235,6 +236,7 @@ PlayedStep play_traced(const spec::TrialSpec& spec, const CompiledStep& compiled
   std::vector<StageParts> stages(ranks.size(), StageParts(spec.hardware));
   plan::PlayOptions options;
   options.level = profiler::TraceLevel::ops;
+  options.transfer_of = transfer_of;
   options.keeps_record = [&](size_t place, const profiler::TraceRecord& record) {
     stages[place].add(record);
     if (!step.is_thinned) return true;

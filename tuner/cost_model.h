@@ -47,7 +47,8 @@ CostEstimate play_step(const spec::TrialSpec& spec, const CompiledStep& compiled
 /// The same with its records. Time and parts are those of the whole step, however many records are
 /// kept. `most_records`: of all stages together, 0: none are wanted.
 PlayedStep play_traced(const spec::TrialSpec& spec, const CompiledStep& compiled,
-                       const Calibration& calibration, int64_t most_records);
+                       const Calibration& calibration, int64_t most_records,
+                       const plan::TransferOf& transfer_of = {});
 
 /// The played step, corrected by what finished trials took. Deterministic given the trials added.
 class CostModel {

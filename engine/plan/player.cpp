@@ -260,7 +260,7 @@ class Player {
     for (const size_t member : meeting.arrived) {
       latest = std::max(latest, cursors_[member].ready_ns);
     }
-    const int64_t transfer = as_told(meeting.ranks, transfer_ns(meeting, instr));
+    const int64_t transfer = as_told(instr, meeting.ranks, transfer_ns(meeting, instr));
     for (const size_t member : meeting.arrived) {
       Cursor& c = cursors_[member];
       c.transfer_ns = transfer;
@@ -272,8 +272,9 @@ class Player {
     meeting.arrived.clear();
   }
 
-  [[nodiscard]] int64_t as_told(const std::vector<int>& ranks, int64_t transfer_ns) const {
-    return transfer_of_ ? transfer_of_(ranks, transfer_ns) : transfer_ns;
+  [[nodiscard]] int64_t as_told(const Instr& instr, const std::vector<int>& ranks,
+                                int64_t transfer_ns) const {
+    return transfer_of_ ? transfer_of_(instr, ranks, transfer_ns) : transfer_ns;
   }
 
   [[nodiscard]] int64_t transfer_ns(const Meeting& meeting, const Instr& instr) const {
@@ -309,7 +310,7 @@ class Player {
       const auto slot = static_cast<size_t>(channel.num_sent++ % num_slots);
       const int64_t start = std::max(c.ready_ns, channel.read_ns[slot]);
       const int64_t transfer = as_told(
-          {key.first, key.second},
+          instr, {key.first, key.second},
           spec::p2p_ns(hardware_, key.first, key.second, instr.cost.bytes, sharing_of(c).links));
       c.sequence = message_counts_[key]++;
       c.transfer_ns = transfer;
@@ -342,7 +343,7 @@ class Player {
 
   const spec::HardwareSpec& hardware_;
   const DurationOf& duration_of_;
-  const std::function<int64_t(const std::vector<int>&, int64_t)>& transfer_of_;
+  const TransferOf& transfer_of_;
   const std::function<void(int, int64_t, int64_t)>& sees_collective_;
   Layout layout_;
   std::vector<Cursor> cursors_;

@@ -26,6 +26,11 @@ struct Position {
 using DurationOf =
     std::function<int64_t(const Position& position, const Instr& instr, const OpCost& cost)>;
 
+/// How long a transfer of `instr` between `ranks` lasts, in the place of what the links give; see
+/// spec::collective_ns.
+using TransferOf =
+    std::function<int64_t(const Instr& instr, const std::vector<int>& ranks, int64_t transfer_ns)>;
+
 /// One rank to be played.
 struct PlayedRank {
   const StepProgram* program = nullptr;
@@ -38,8 +43,7 @@ struct PlayOptions {
   /// Decides whether a record is kept in the traces. Called with each complete record in program
   /// order; `rank_place` is an index into the played ranks. Unset: all are kept.
   std::function<bool(size_t rank_place, const profiler::TraceRecord& record)> keeps_record;
-  /// Replaces the transfer time between `ranks` that the links give; see spec::collective_ns.
-  std::function<int64_t(const std::vector<int>& ranks, int64_t transfer_ns)> transfer_of = {};
+  TransferOf transfer_of = {};  ///< unset: as the links give
   /// Told of each collective of a rank, from when the rank was ready to its end, before the rank
   /// launches what comes next.
   std::function<void(int rank, int64_t start_ns, int64_t end_ns)> sees_collective = {};

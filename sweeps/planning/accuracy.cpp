@@ -98,6 +98,7 @@ json Accuracy::order_of(const std::map<std::string, std::vector<Pair>>& groups, 
   int wrong = 0;
   int tied = 0;
   int same = 0;  // of those that are tied
+  double tau_sum = 0;
   json told = json::array();
   for (const auto& [name, pairs] : groups) {
     const int before = right + wrong + tied;
@@ -119,9 +120,9 @@ json Accuracy::order_of(const std::map<std::string, std::vector<Pair>>& groups, 
     if (num_pairs == 0) continue;
     json ids = json::array();
     for (const Pair& pair : pairs) ids.push_back(pair.id);
-    told.push_back({{"rows", std::move(ids)},
-                    {"num_pairs", num_pairs},
-                    {"tau", double(right - wrong - before_balance) / num_pairs}});
+    const double tau = double(right - wrong - before_balance) / num_pairs;
+    tau_sum += tau;
+    told.push_back({{"rows", std::move(ids)}, {"num_pairs", num_pairs}, {"tau", tau}});
   }
   const int all = right + wrong + tied;
   json order = {
@@ -133,7 +134,9 @@ json Accuracy::order_of(const std::map<std::string, std::vector<Pair>>& groups, 
       {"tau_of_different", all > same ? json(double(right - wrong) / (all - same)) : json(nullptr)},
       {"tau_b",
        all > tied ? json((right - wrong) / std::sqrt(double(all) * (all - tied))) : json(nullptr)},
-      {"tau", all > 0 ? json(double(right - wrong) / all) : json(nullptr)}};
+      {"tau", all > 0 ? json(double(right - wrong) / all) : json(nullptr)},
+      {"tau_mean_of_groups",
+       told.empty() ? json(nullptr) : json(tau_sum / static_cast<double>(told.size()))}};
   order["groups"] = std::move(told);
   return order;
 }

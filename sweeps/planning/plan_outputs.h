@@ -81,6 +81,8 @@ inline constexpr OutputKey kOrderKeys[] = {
      "Of those, pairs that state the same configuration."},
     {"tau", "number or null", "",
      "Kendall's tau-a: right less wrong over all pairs; null: there are none."},
+    {"tau_mean_of_groups", "number or null", "",
+     "Mean of the groups' tau: one of a single pair counts as much as the largest."},
     {"tau_b", "number or null", "",
      "Kendall's tau-b: over the root of all pairs times those that are not tied."},
     {"tau_of_different", "number or null", "", "The same without pairs of the same configuration."},

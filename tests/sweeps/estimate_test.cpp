@@ -378,6 +378,7 @@ BOOST_AUTO_TEST_CASE(order_is_told_with_and_without_noise) {
   BOOST_TEST(all["num_wrong"] == 1);
   BOOST_TEST(all["tau"].get<double>() == 1.0 / 3, within);
   BOOST_TEST(all["groups"][0]["num_pairs"] == 3);
+  BOOST_TEST(all["tau_mean_of_groups"].get<double>() == 1.0 / 3, within);
   // 3 % apart, and right.
   add(8192, 51.5, 41);
   const json second = accuracy.summary();

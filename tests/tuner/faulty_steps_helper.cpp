@@ -325,7 +325,7 @@ FaultyStep play_with(const FaultyCase& faulty, double longer) {
   plan::PlayOptions options;
   options.level = profiler::TraceLevel::ops;
   options.launch_queue = faulty_layouts()[faulty.layout].launch_queue;
-  options.transfer_of = [&](const std::vector<int>& members, int64_t ns) {
+  options.transfer_of = [&](const plan::Instr&, const std::vector<int>& members, int64_t ns) {
     const bool is_slow = std::ranges::find(members, setup.faulty_rank) != members.end();
     return is_slow ? std::llround(static_cast<double>(ns) * setup.strength(Fault::one_ranks_link))
                    : ns;

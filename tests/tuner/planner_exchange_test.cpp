@@ -9,6 +9,7 @@
 #include "tests/spec/spec_samples.h"
 #include "tests/tuner/planner_samples.h"
 #include "tuner/planner/exchange.h"
+#include "tuner/planner/played_plan.h"
 
 namespace moetune::tuner::planner {
 
@@ -92,6 +93,30 @@ BOOST_AUTO_TEST_CASE(padded_rows_do_not_follow_the_load) {
   BOOST_TEST(seconds_at(3) == seconds_at(1));
   run.knobs.capacity_factor = 0;  // nothing to pad to
   BOOST_TEST(seconds_at(3) > 2 * balanced);
+}
+
+// moetune's own engine sends rows in an all-to-all; what is played takes as long as the plan's
+// dispatcher.
+BOOST_AUTO_TEST_CASE(a_played_exchange_is_that_of_the_dispatcher) {
+  const spec::ModelSpec model = samples::moe_model();
+  const spec::HardwareSpec hardware = samples::machine(16);
+  PlanRun run = samples::run_of(model, hardware);
+  run.knobs.dp = 16;
+  run.knobs.ep = 16;
+  for (const Dispatcher dispatcher : {Dispatcher::alltoall, Dispatcher::hybridep}) {
+    run.knobs.dispatcher = dispatcher;
+    const PlayedStep played = play_plan(run, {}, true);
+    int64_t ns = 0;
+    int64_t count = 0;
+    for (const profiler::TraceRecord& record : played.traces.front().records) {
+      if (record.name != "dispatch.forward") continue;
+      ns += record.transfer_ns;
+      ++count;
+    }
+    BOOST_TEST_REQUIRE(count > 0);
+    BOOST_TEST(1e-9 * static_cast<double>(ns) / static_cast<double>(count) == exchange_seconds(run),
+               boost::test_tools::tolerance(0.05));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

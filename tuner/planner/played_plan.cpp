@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
+#include "tuner/planner/exchange.h"
 #include "tuner/planner/titan_memory.h"
 #include "tuner/planner/titan_time.h"
 
@@ -69,6 +71,8 @@ spec::HardwareSpec machine_at(const PlanRun& run, const Rates& rates) {
   set(Work::scan, scan * peak * revision / hardware.peak_flops_per_s);
   hardware.half_rows[static_cast<size_t>(Work::product)] = rates.product_half_rows;
   hardware.half_rows[static_cast<size_t>(Work::grouped)] = rates.grouped_half_rows;
+  // What communication takes from work beside it is in rates that were fitted to whole steps.
+  hardware.comm_sm_ratio = 0;
   const double memory = revision / rates.memory_dense;
   for (const Work work : {Work::none, Work::light, Work::heavy}) set(work, std::min(1.0, memory));
   return hardware;
@@ -113,9 +117,6 @@ std::vector<std::string> not_played(const PlanRun& run) {
   if (knobs.precision != spec::PrecisionRecipe::bf16) {
     words.push_back(fmt::format("{} products", name_of(knobs.precision)));
   }
-  if (knobs.ep > 1 && knobs.dispatcher != spec::Dispatcher::alltoall) {
-    words.push_back(fmt::format("the dispatcher {}", name_of(knobs.dispatcher)));
-  }
   if (knobs.exchanges_heads()) {
     words.emplace_back("the exchange of heads among context-parallel ranks (a ring stands for it)");
   }
@@ -137,7 +138,13 @@ std::vector<std::string> not_played(const PlanRun& run) {
 
 PlayedStep play_plan(const PlanRun& run, const Rates& rates, bool has_records) {
   const spec::TrialSpec trial = trial_of(run, rates);
-  return play_traced(trial, CompiledStep(trial), Calibration(), has_records ? kMostRecords : 0);
+  const double exchange = exchange_over_links(run);
+  const auto transfer_of = [&](const plan::Instr& instr, const std::vector<int>&, int64_t ns) {
+    const bool is_of_rows = instr.is_routed && instr.group == plan::Group::ep;
+    return is_of_rows ? std::llround(exchange * static_cast<double>(ns)) : ns;
+  };
+  return play_traced(trial, CompiledStep(trial), Calibration(), has_records ? kMostRecords : 0,
+                     transfer_of);
 }
 
 }  // namespace moetune::tuner::planner

@@ -13,8 +13,7 @@
 namespace moetune::tuner::planner {
 
 /// The run as a trial of our own engine on a machine whose kernels work at these rates. What the
-/// engine has no word for (FSDP, narrow types, dispatchers other than all-to-all, overlap of whole
-/// micro-batches) is left out.
+/// engine has no word for (FSDP, narrow types, overlap of whole micro-batches) is left out.
 spec::TrialSpec trial_of(const PlanRun& asked, const Rates& rates);
 
 /// What of a plan trial_of leaves out, in words; empty: nothing.

@@ -67,8 +67,8 @@ inline constexpr OutputKey kRowKeys[] = {
      "Of full: uniform or block; absent: uniform. Block without a number is each layer, which is "
      "told."},
     {"recompute.num_layers", "integer", "",
-     "Of full: layers of a group, or of a stage the first so many. Without a method: priced as 1, "
-     "which is told."},
+     "Of full: layers of a group, or of a stage the first so many, 0 of block is none. Without a "
+     "method: priced as 1, and 0 as none, which is told."},
     {"cuda_graphs", "text or list of texts", "",
      "full_iteration, none (false), partial (true: attn, moe_router, moe_preprocess), or parts as "
      "in the knob. Absent: as the release has it, or none."},

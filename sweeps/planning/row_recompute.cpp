@@ -83,6 +83,11 @@ class RecomputeReading {
   }
 
   void all_layers(bool is_guessed) {
+    // The first none of them. No other method takes 0, so one that is not stated is this.
+    if (num_layers_ == "0" && (method_.empty() || method_ == "block")) {
+      if (method_.empty()) tell("recompute none: full with 0 layers, the method is not stated");
+      return;
+    }
     recompute_.add(PlanRecompute::full);
     if (is_guessed) {
       tell(fmt::format("recompute full: {} is taken for it", row_word_shown(granularity_)));

@@ -120,11 +120,17 @@ void write_stages(Writing& out) {
 constexpr std::string_view kRecomputeMethod = "full_recompute_method";
 constexpr std::string_view kRecomputeCount = "full_recompute_num_layers";
 
+/// Primus' list of the layers that are recomputed, which counts in the place of a number.
+bool names_recomputed_layers(const Reading& in) {
+  const Setting* ids = in.settings.find("recompute_layer_ids");
+  return ids != nullptr && !ids->is_null;
+}
+
 /// Full recomputation says of how many layers at a time, and how they are chosen. Primus may name
 /// the layers instead; recipes and what was not given may say the rest.
 void check_full_recompute(Reading& in) {
-  const bool is_said_elsewhere = in.run.is_partial || in.dialect == Dialect::megatron_bridge ||
-                                 in.settings.find("recompute_layer_ids") != nullptr;
+  const bool is_said_elsewhere =
+      in.run.is_partial || in.dialect == Dialect::megatron_bridge || names_recomputed_layers(in);
   const bool has_all =
       !in.parts.word(kRecomputeMethod).empty() && in.parts.integer(kRecomputeCount);
   if (!has_all && !is_said_elsewhere && !in.options.is_echo) {
@@ -145,6 +151,14 @@ void read_recomputed_layers(Reading& in) {
       in.problem(fmt::format("'{}' is '{}', expected uniform or block", in.key(kRecomputeMethod),
                              shown(method)));
     }
+  }
+  // The first none of them: it is how shipped configurations switch recomputation off.
+  if (layers == 0 && k.recompute_method == RecomputeMethod::block && !names_recomputed_layers(in)) {
+    k.recompute = {};
+    k.recompute_method = RecomputeMethod::uniform;
+    in.note(fmt::format("'{}' is 0 with '{}' block: nothing is recomputed", in.key(kRecomputeCount),
+                        in.key(kRecomputeMethod)));
+    return;
   }
   if (layers) {
     const PlanKnobMember count = &PlanKnobs::recompute_num_layers;

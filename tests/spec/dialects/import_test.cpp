@@ -531,8 +531,12 @@ const std::vector<Contradiction> kContradictions = {
      "'--recompute-num-layers'"},
     {kLm, "--recompute-granularity full --recompute-method blocks --recompute-num-layers 1",
      "'--recompute-method' is 'blocks'", "expected uniform or block"},
-    {kLm, "--recompute-granularity full --recompute-method block --recompute-num-layers 0",
+    {kLm, "--recompute-granularity full --recompute-method uniform --recompute-num-layers 0",
      "'--recompute-num-layers' is '0'", "expected an integer from 1"},
+    {kPrimus,
+     "recompute_granularity: full\nrecompute_method: block\nrecompute_num_layers: 0\n"
+     "recompute_layer_ids: [0, 1]\n",
+     "'recompute_num_layers' is '0'", "expected an integer from 1"},
     {kLm, "--recompute-granularity full --recompute-num-layers 1", "full needs",
      "'--recompute-method'"},
     {kLm, "--use-megatron-fsdp --use-torch-fsdp2", "'--use-megatron-fsdp'", "'--use-torch-fsdp2'"},

@@ -14,6 +14,7 @@
 #include "profiler/analysis/stats.h"
 #include "sweeps/planning/accuracy.h"
 #include "sweeps/planning/machines.h"
+#include "sweeps/planning/plan_outputs.h"
 
 namespace moetune::sweeps {
 
@@ -297,6 +298,20 @@ json to_json(const RunEstimate& estimate) {
   return document;
 }
 
+namespace {
+
+/// What takes the place of to_json() where there is no estimate: each of its keys, with nothing.
+json no_estimate() {
+  json document = json::object();
+  for (const OutputKey& key : kEstimateOfRun) {
+    const std::string_view path = key.path;
+    document[std::string(path.substr(0, path.find('.')))] = nullptr;
+  }
+  return document;
+}
+
+}  // namespace
+
 json estimate_rows(const std::vector<PublishedRow>& rows, const Calibration& calibration) {
   json document = {{"rows", json::array()}};
   Accuracy accuracy;
@@ -321,6 +336,8 @@ json estimate_rows(const std::vector<PublishedRow>& rows, const Calibration& cal
       entry["assumed"] = row.assumed;
       accuracy.add(row, *estimate);
     } else {
+      entry.update(no_estimate());
+      entry["assumed"] = nullptr;
       entry["reason"] = reason;
       accuracy.add_unsupported(row);
     }

@@ -6,44 +6,48 @@
 namespace moetune::sweeps {
 
 inline constexpr OutputKey kEstimateOfRun[] = {
-    {"peak_allocated_bytes", "integer", "bytes",
+    {"peak_allocated_bytes", "integer or null", "bytes",
      "What PyTorch has allocated at most: on a row's memory_rank, else on the worst one."},
-    {"peak_allocated_bytes_low", "integer", "bytes", "Lower end of its interval of about 80 %."},
-    {"peak_allocated_bytes_high", "integer", "bytes", "Upper end."},
-    {"peak_reserved_bytes", "integer", "bytes",
+    {"peak_allocated_bytes_low", "integer or null", "bytes",
+     "Lower end of its interval of about 80 %."},
+    {"peak_allocated_bytes_high", "integer or null", "bytes", "Upper end."},
+    {"peak_reserved_bytes", "integer or null", "bytes",
      "What its allocator then holds: with what it keeps to use again, as far as there is room."},
-    {"peak_reserved_bytes_low", "integer", "bytes", "Lower end of its interval of about 80 %."},
-    {"peak_reserved_bytes_high", "integer", "bytes", "Upper end."},
-    {"graph_pool_bytes", "integer", "bytes",
+    {"peak_reserved_bytes_low", "integer or null", "bytes",
+     "Lower end of its interval of about 80 %."},
+    {"peak_reserved_bytes_high", "integer or null", "bytes", "Upper end."},
+    {"graph_pool_bytes", "integer or null", "bytes",
      "Of captured graphs, which PyTorch counts as reserved and not as allocated."},
-    {"start_bytes", "integer", "bytes", "Before the first step."},
-    {"first_step_bytes", "integer", "bytes", "Peak of the first step."},
-    {"memory_stage", "integer", "", "The pipeline stage that this is of, from 0."},
-    {"memory_moment", "text", "", "When the peak is."},
-    {"memory_parts_bytes.*", "integer", "bytes", "What it is made of."},
-    {"verdict", "text", "",
+    {"start_bytes", "integer or null", "bytes", "Before the first step."},
+    {"first_step_bytes", "integer or null", "bytes", "Peak of the first step."},
+    {"memory_stage", "integer or null", "", "The pipeline stage that this is of, from 0."},
+    {"memory_moment", "text or null", "", "When the peak is."},
+    {"memory_parts_bytes.*", "integer", "bytes",
+     "What it is made of; the object is null where there is no estimate."},
+    {"verdict", "text or null", "",
      "fits; tight: above the device's memory, but the low end is below, or is with the leanest of "
      "what a row does not state; oom: not even that."},
-    {"margin_bytes", "integer", "bytes",
+    {"margin_bytes", "integer or null", "bytes",
      "What fits keeps of a device beside the worst rank's peak: for fragments, CUDA's context and "
      "communicators."},
-    {"left_bytes", "integer", "bytes",
+    {"left_bytes", "integer or null", "bytes",
      "Of the device behind peak and margin; negative: it lacks as many."},
-    {"load_that_fits", "number", "ratio",
+    {"load_that_fits", "number or null", "ratio",
      "Rows of the busiest rank's experts over their share up to which it fits; 0: not at all; 16: "
      "no more are looked at."},
-    {"step_time_ns", "integer", "ns", "Time of a step."},
-    {"step_time_ns_low", "integer", "ns", "Lower end of its interval of about 80 %."},
-    {"step_time_ns_high", "integer", "ns", "Upper end."},
-    {"step_parts_ns.*", "integer", "ns", "Where it goes, on the fullest stage."},
-    {"tflops_per_gpu", "number", "TFLOP/s", "As a row's source counts FLOPs."},
-    {"tflops_per_gpu_low", "number", "TFLOP/s", "Lower end of its interval of about 80 %."},
-    {"tflops_per_gpu_high", "number", "TFLOP/s", "Upper end."},
-    {"tokens_per_s_per_gpu", "number", "tokens/s", "Of one device."},
-    {"tokens_per_s_per_gpu_low", "number", "tokens/s", "Lower end of its interval of about 80 %."},
-    {"tokens_per_s_per_gpu_high", "number", "tokens/s", "Upper end."},
-    {"wall", "text", "", "memory, communication, host or compute."},
-    {"grade", "text", "",
+    {"step_time_ns", "integer or null", "ns", "Time of a step."},
+    {"step_time_ns_low", "integer or null", "ns", "Lower end of its interval of about 80 %."},
+    {"step_time_ns_high", "integer or null", "ns", "Upper end."},
+    {"step_parts_ns.*", "integer", "ns", "Where it goes, on the fullest stage; null as above."},
+    {"tflops_per_gpu", "number or null", "TFLOP/s", "As a row's source counts FLOPs."},
+    {"tflops_per_gpu_low", "number or null", "TFLOP/s", "Lower end of its interval of about 80 %."},
+    {"tflops_per_gpu_high", "number or null", "TFLOP/s", "Upper end."},
+    {"tokens_per_s_per_gpu", "number or null", "tokens/s", "Of one device."},
+    {"tokens_per_s_per_gpu_low", "number or null", "tokens/s",
+     "Lower end of its interval of about 80 %."},
+    {"tokens_per_s_per_gpu_high", "number or null", "tokens/s", "Upper end."},
+    {"wall", "text or null", "", "memory, communication, host or compute."},
+    {"grade", "text or null", "",
      "measured: the calibration has this very run, measured by --db or --log. calibrated: runs on "
      "such devices in such a precision are behind the rates. Else analytic."},
     {"num_runs_behind", "integer or null", "",
@@ -51,10 +55,10 @@ inline constexpr OutputKey kEstimateOfRun[] = {
 };
 inline constexpr SharedKeys kEstimate = {
     "An estimate",
-    "Of one run. That of a SPEC, which is priced by its program, has fewer: its peak, which is "
-    "exact "
-    "for the load and at its upper end that of twice the load, the parts of memory and step, the "
-    "step's time, TFLOP/s, the tokens, the verdict, the load that fits and the grade.",
+    "Of one run; all is null of a row that could not be priced. That of a SPEC, which is priced by "
+    "its program, has fewer: its peak, which is exact for the load and at its upper end that of "
+    "twice the load, the parts of memory and step, the step's time, TFLOP/s, the tokens, the "
+    "verdict, the load that fits and the grade.",
     kEstimateOfRun};
 
 inline constexpr OutputKey kErrorSetKeys[] = {
@@ -129,9 +133,9 @@ inline constexpr OutputKey kEstimateKeys[] = {
     {"rows[].published_step_time_ns", "number or null", "ns", "As the row states it."},
     {"rows[].published_peak_allocated_bytes", "number or null", "bytes", "The same."},
     {"rows[].published_peak_reserved_bytes", "number or null", "bytes", "The same."},
-    {"rows[].assumed[]", "list of texts", "",
+    {"rows[].assumed[]", "list of texts or null", "",
      "--rows, --run: what the row or the command leaves open and how it was priced; of --rows also "
-     "rules of Megatron-Core that it breaks."},
+     "rules of Megatron-Core that it breaks. null: it could not be priced."},
     {"rows[].knobs.*", "any", "", "--run, SPEC: the configuration as it was understood."},
     {"rows[].notes[]", "list of texts", "", "--run: what was understood only in part."},
     {"rows[].not_priced_settings[]", "list of texts", "",

@@ -9,6 +9,7 @@
 #include <ostream>
 
 #include "kernels/base/error.h"
+#include "sweeps/outputs.h"
 #include "sweeps/planning/estimate.h"
 #include "sweeps/planning/rates_file.h"
 
@@ -113,6 +114,23 @@ BOOST_DATA_TEST_CASE(a_run_that_cannot_be_has_a_reason, data::make(kImpossible),
   BOOST_TEST(reason.find(impossible.reason) != std::string::npos, reason);
   BOOST_TEST(document[0]["supported"] == true);
   BOOST_TEST(document[2]["step_time_ns"] == document[0]["step_time_ns"]);
+}
+
+// So that a table of all rows has the same columns.
+BOOST_AUTO_TEST_CASE(a_row_without_an_estimate_has_every_key) {
+  const json document = estimated(json::array({small_row(), json::object(), 3, nullptr}));
+  const json& priced = document["rows"][0];
+  BOOST_TEST_REQUIRE(priced["supported"] == true);
+  for (size_t i = 1; i < 4; ++i) {
+    const json& row = document["rows"][i];
+    BOOST_TEST(row.size() == priced.size());
+    for (const auto& [key, value] : priced.items()) {
+      BOOST_TEST_REQUIRE(row.contains(key), key);
+      const bool is_told = key == "id" || key == "supported" || key == "reason";
+      BOOST_TEST(row[key].is_null() != is_told, key);
+    }
+  }
+  BOOST_TEST(undocumented_keys("estimate", document).empty());
 }
 
 // A row that the checks let pass, and that cannot be priced all the same.

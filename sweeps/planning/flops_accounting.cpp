@@ -26,7 +26,7 @@ CountedFlops counted_flops(const spec::ModelSpec& model, int64_t seq_length,
     } else if (part.find("core_not_halved") != std::string::npos) {
       // A query sees half of the sequence on average: all of it is half of twice as much.
       counted_length = 2 * seq_length;
-    } else {
+    } else if (part != "megatron" && part != "megatron_lm" && part != "megatron_core") {
       counted.is_known = false;
     }
   }

@@ -19,6 +19,7 @@
 #include "sweeps/planning/row_checks.h"
 #include "sweeps/planning/row_completion.h"
 #include "sweeps/planning/row_flags.h"
+#include "sweeps/planning/row_layout.h"
 #include "sweeps/planning/row_reader.h"
 #include "sweeps/planning/row_recompute.h"
 #include "sweeps/planning/row_words.h"
@@ -242,25 +243,13 @@ void read_adapters(const RowReader& row, PublishedRow& result) {
 
 void read_knobs(const RowReader& row, PublishedRow& result) {
   PlanKnobs& knobs = result.run.knobs;
-  for (const char* size : {"tp", "cp", "pp", "micro_batch_size"}) {
-    if (!row.has(size)) throw base::UsageError(fmt::format("does not state {}", size));
-  }
+  if (!row.has("micro_batch_size")) throw base::UsageError("does not state micro_batch_size");
   if (result.model->num_experts > 0 && !row.has("ep")) throw base::UsageError("does not state ep");
-  knobs.tp = row.size("tp", 1);
-  knobs.cp = row.size("cp", 1);
-  knobs.pp = row.size("pp", 1);
   knobs.vpp = row.size("vpp", 1);
   knobs.ep = row.size("ep", 1);
   knobs.etp = row.size("etp", 1);
   knobs.micro_batch_size = row.size("micro_batch_size", 1);
-  const int64_t devices = row.integer("world_size", 0, 0);
-  const int64_t replica = knobs.replica_ranks();
-  knobs.dp = row.size("dp", static_cast<int32_t>(std::max<int64_t>(1, devices / replica)));
-  if (replica * knobs.dp != devices) {
-    throw base::UsageError(fmt::format("tp {} x cp {} x pp {} x dp {} are not world_size {}",
-                                       knobs.tp, knobs.cp, knobs.pp, knobs.dp, devices));
-  }
-  const int64_t per_stage = devices / knobs.pp;
+  const int64_t per_stage = knobs.stage_ranks();
   if (per_stage % (int64_t{knobs.ep} * knobs.etp) != 0) {
     throw base::UsageError(fmt::format("ep {} x etp {} do not divide the {} ranks of a stage",
                                        knobs.ep, knobs.etp, per_stage));
@@ -377,21 +366,25 @@ void read_accounting(const RowReader& row, PublishedRow& result) {
       counted_flops(*result.model, result.run.seq_length, result.accounting);
   result.gflop_per_token = counted.flops_per_token / 1e9;
   if (counted.is_known) return;
+  const auto tell = [&](const char* how) {
+    result.assumed.push_back(fmt::format("FLOPs are counted {}: how {} does it is not known", how,
+                                         row_word_shown(result.accounting)));
+  };
   const RowReader derived = row.object("derived");
   for (const char* key : {"gflop_per_token_published_accounting", "gflop_per_token_published"}) {
     const std::optional<double> stated = derived.number(key);
     if (!stated || *stated <= 0) continue;
     result.gflop_per_token = *stated;
+    tell("by the row's own figure");
     return;
   }
   const std::optional<double> tokens = row.number("tokens_per_s_per_gpu");
   if (result.tflops && *result.tflops > 0 && tokens && *tokens > 0) {
     result.gflop_per_token = *result.tflops * 1e3 / *tokens;
+    tell("as the row's TFLOP/s and tokens/s say");
     return;
   }
-  result.assumed.push_back(
-      fmt::format("FLOPs are counted as Megatron counts them: how {} does it is not known",
-                  row_word_shown(result.accounting)));
+  tell("as Megatron counts them");
 }
 
 /// Which stage the memory is of.
@@ -418,15 +411,18 @@ void read_batch(const RowReader& row, PublishedRow& result) {
 void read_load(const RowReader& row, PublishedRow& result) {
   if (result.model->num_experts == 0) return;
   // Few tell how uneven their routing was.
-  constexpr double kNatural = 1.2;
+  constexpr double kNaturalLoad = 1.2;
   if (row.has("imbalance")) {
     result.run.load = std::clamp(row.number("imbalance").value_or(1), 1.0, 1e4);
   } else if (result.routing == "natural") {
-    result.run.load = kNatural;
-    result.assumed.push_back(
-        fmt::format("natural routing: the busiest rank's experts get {} of their share", kNatural));
+    result.run.load = kNaturalLoad;
+    result.assumed.push_back(fmt::format(
+        "natural routing: the busiest rank's experts get {} of their share", kNaturalLoad));
   } else if (result.routing != "forced_balance") {
-    result.assumed.emplace_back("routing balanced: the row does not say");
+    const std::string word = row.text("routing");
+    result.assumed.push_back(routing_word(word) ? "routing balanced: the row does not say"
+                                                : fmt::format("routing balanced: {} is not known",
+                                                              row_word_shown(word)));
   }
 }
 
@@ -454,9 +450,9 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
                                  ? "states no hardware"
                                  : fmt::format("hardware {} has no file", row_word_shown(machine)));
     }
-    if (!row.has("world_size")) throw base::UsageError("does not state world_size");
+    const int64_t num_devices = read_layout(row, result);
     result.hardware_name = *file;
-    result.hardware = machine_of(*file, row.integer("world_size", 0, 0));
+    result.hardware = machine_of(*file, num_devices);
     if (std::string text = nodes_text(*file, *result.hardware); !text.empty()) {
       result.assumed.push_back(std::move(text));
     }
@@ -470,7 +466,8 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     const StatedDate date = date_of(row.object("software").text("date"));
     result.months = date.months;
     result.is_month_stated = date.has_month;
-    result.routing = row.text("routing", "unknown");
+    const std::string routing = row.text("routing");
+    result.routing = routing_word(routing).value_or("unknown");
     read_knobs(row, result);
     read_stages(row, result.run);
     result.run.ep_chunks = chunks_of_row(row);
@@ -485,7 +482,8 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     result.leaner = leaner_runs(row, result.run, is_assumed(row, "optimizer"));
     result.group = fmt::format("{}|{}|{}|{}|{}", model.dump(), result.hardware_name,
                                spec::name_of(result.run.knobs.precision),
-                               row.object("software").document().dump(), result.routing);
+                               row.object("software").document().dump(),
+                               routing_word(routing).value_or(routing));
   } catch (const std::exception& error) {  // no row takes the others along
     result.reason = error.what();
   }

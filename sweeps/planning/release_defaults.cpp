@@ -2,6 +2,8 @@
 // to v0.6.0, by kinds of blocks, precision, task, machine and month.
 #include "sweeps/planning/release_defaults.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -49,9 +51,6 @@ class Defaults {
       knobs_.cuda_graphs = {PlanGraph::full_iteration};
       note("cuda_graphs full_iteration: small dense model");
     }
-    if (!row_.has("cuda_graphs")) ++result_.num_unknown;
-    if (!row_.has("recompute")) ++result_.num_unknown;
-    if (is_moe && !row_.has("dispatcher")) ++result_.num_unknown;
     tensor_overlap(is_moe);
     narrow_weights();
     gradients_of_finetuning();
@@ -183,17 +182,73 @@ bool is_told(const std::vector<std::string>& assumed, const std::string& key) {
                      [&](const std::string& line) { return line.starts_with(key + " "); });
 }
 
-/// What moves the figures, is not stated, and no recipe of a release has.
-void tell_unstated(const RowReader& row, PublishedRow& result) {
-  const auto tell = [&](const char* key, std::string_view value) {
-    if (row.has(key) || is_told(result.assumed, key)) return;
-    result.assumed.push_back(std::string(key) + " " + std::string(value) +
-                             ": the row does not say");
+bool has_experts(const PublishedRow& row) { return row.model->num_experts > 0; }
+bool always(const RowReader& /*row*/, const PublishedRow& /*result*/) { return true; }
+bool of_experts(const RowReader& /*row*/, const PublishedRow& result) {
+  return has_experts(result);
+}
+
+/// A key of a row that may be missing, and the knob of that name.
+struct OpenKey {
+  const char* key;
+  bool is_of_speed;  ///< other values make a step of another length, so the interval is wider
+  /// Whether anything is left open without it.
+  bool (*counts)(const RowReader& row, const PublishedRow& result) = always;
+};
+constexpr OpenKey kOpenKeys[] = {
+    {"precision", true},
+    {"cuda_graphs", true},
+    {"recompute", true},
+    {"dispatcher", true, of_experts},
+    {"fsdp", false},
+    {"task", false},
+    {"sequence_parallel", false,
+     [](const RowReader& /*row*/, const PublishedRow& result) { return result.run.knobs.tp > 1; }},
+    // A layout that is written has them.
+    {"vpp", true,
+     [](const RowReader& row, const PublishedRow& result) {
+       return result.run.knobs.pp > 1 && !row.has("pipeline_layout");
+     }},
+    // With one rank for a dense matrix nobody has more for that of an expert.
+    {"etp", true,
+     [](const RowReader& /*row*/, const PublishedRow& result) {
+       return has_experts(result) && result.run.knobs.tp > 1;
+     }},
+};
+
+/// What the optimizer keeps, as far as the row leaves it open.
+void tell_optimizer(const RowReader& row, PublishedRow& result) {
+  const RowReader optimizer = row.object("optimizer");
+  const PlanKnobs& knobs = result.run.knobs;
+  std::string open;
+  const auto add = [&](bool is_open, const std::string& what) {
+    if (is_open) open += (open.empty() ? "" : ", ") + what;
   };
-  tell("cuda_graphs", "none");
-  tell("recompute", "none");
-  if (result.model->num_experts > 0) tell("dispatcher", name_of(result.run.knobs.dispatcher));
-  tell("fsdp", name_of(result.run.knobs.fsdp));
+  const auto narrow = [](spec::StateType type) { return std::string(name_of(type)); };
+  add(!optimizer.has("type"), std::string(name_of(knobs.optimizer)));
+  // What FSDP and its kin shard they say themselves.
+  add(!optimizer.has("distributed") && is_none_word(row.word("fsdp")),
+      knobs.distributed_optimizer ? "distributed" : "not distributed");
+  // Only the precision-aware one has others than 32 bits.
+  const bool is_wide = optimizer.has("precision_aware") && !knobs.precision_aware_optimizer;
+  add(!is_wide && !optimizer.has("exp_avg_dtype") && !optimizer.has("exp_avg_sq_dtype"),
+      "moments in " + narrow(knobs.exp_avg));
+  add(!optimizer.has("main_grads_dtype") && !is_told(result.assumed, "main gradients"),
+      "gradients in " + narrow(knobs.main_grads));
+  if (!open.empty()) result.assumed.push_back("optimizer " + open + ": the row does not say");
+}
+
+/// What moves the figures, is not stated, and no recipe of a release has.
+void take_unstated(const RowReader& row, PublishedRow& result) {
+  for (const OpenKey& open : kOpenKeys) {
+    if (row.has(open.key) || !open.counts(row, result)) continue;
+    if (open.is_of_speed) ++result.num_unknown;
+    if (is_told(result.assumed, open.key)) continue;
+    result.assumed.push_back(
+        fmt::format("{} {}: the row does not say", open.key,
+                    get_plan_knob(result.run.knobs, *spec::find_plan_knob(open.key))));
+  }
+  tell_optimizer(row, result);
 }
 
 }  // namespace
@@ -202,15 +257,8 @@ void apply_release_defaults(const RowReader& row, PublishedRow& result) {
   const RowReader software = row.object("software");
   if (software.has("name") && software.at("name") == "Megatron-Bridge") {
     Defaults(row, result).apply();
-    tell_unstated(row, result);
-    return;
   }
-  const bool is_moe = result.model->num_experts > 0;
-  for (const char* key : {"cuda_graphs", "recompute"}) {
-    if (!row.has(key)) ++result.num_unknown;
-  }
-  if (is_moe && !row.has("dispatcher")) ++result.num_unknown;
-  tell_unstated(row, result);
+  take_unstated(row, result);
 }
 
 }  // namespace moetune::sweeps

@@ -70,6 +70,10 @@ spec::NamedSet<E> all_but(std::initializer_list<E> left_out) {
 }  // namespace
 
 void tell_date(const RowReader& row, bool is_known, PublishedRow& result) {
+  if (row.object("software").text("date").empty()) {
+    result.assumed.push_back(
+        fmt::format("software.date {}: the row does not say", month_text(result.months)));
+  }
   if (!is_known) {
     result.assumed.push_back(fmt::format("software.date {} as {}: it is no date",
                                          base::shortened(row.object("software").text("date"), 20),

@@ -21,7 +21,7 @@ inline constexpr OutputKey kRowKeys[] = {
     {"model", "object", "", "The model, as in a model file. Required."},
     {"hardware", "text", "",
      "A100-80G, H100, H200, B200, B300, GB200, GB300 or MI300X, as sources spell them. Required."},
-    {"world_size", "integer", "", "Ranks. Required."},
+    {"world_size", "integer", "", "Ranks; absent: tp x cp x pp x dp. Required, or dp."},
     {"seq_length", "integer", "tokens", "Of a sequence. Required."},
     {"global_batch_size", "integer", "",
      "Sequences of a step; absent: micro_batch_size x dp x num_microbatches."},
@@ -35,8 +35,11 @@ inline constexpr OutputKey kRowKeys[] = {
      "Of the release: 2026-08-22, 2026-08 or 2026, of which the middle counts; absent: 2026-06. "
      "Before 2022-05 and after 2026-08 the nearest of the two counts."},
     {"tp", "integer", "", "Tensor-parallel ranks. Required."},
-    {"cp", "integer", "", "Context-parallel ranks. Required."},
-    {"pp", "integer", "", "Pipeline stages. Required."},
+    {"cp", "integer", "",
+     "Context-parallel ranks; absent: what tp, pp and dp leave of world_size, else 1."},
+    {"pp", "integer", "",
+     "Pipeline stages; absent: what tp, cp and dp leave of world_size, else 1. Required beside "
+     "pipeline_layout, pipeline_split and vpp."},
     {"dp", "integer", "", "Replicas; absent: what tp, cp and pp leave of world_size."},
     {"vpp", "integer", "",
      "Virtual stages of each pipeline rank; absent: 1. Has to agree with pipeline_layout."},
@@ -93,7 +96,7 @@ inline constexpr OutputKey kRowKeys[] = {
     {"optimizer.params_dtype", "text", "", "The same; absent: bf16."},
     {"optimizer.offload_fraction", "number", "ratio",
      "Of its state, on the host, from 0 to 1; absent: 0."},
-    {"routing", "text", "", "forced_balance, natural or unknown."},
+    {"routing", "text", "", "forced_balance, natural or unknown; absent: unknown."},
     {"imbalance", "number", "ratio",
      "Rows of the busiest rank's experts over their share, at least 1; absent: 1.2 where routing "
      "is "
@@ -145,7 +148,7 @@ inline constexpr OutputKey kRowKeys[] = {
     {"tflops_per_gpu", "number", "TFLOP/s", "As the source counts FLOPs."},
     {"flops_accounting", "text", "",
      "How it counts them: gpt-oss before container 26.06, lora (two thirds) or core not halved, "
-     "several by semicolons; absent: as Megatron-LM."},
+     "several by semicolons; megatron or absent: as Megatron-LM."},
     {"tokens_per_s_per_gpu", "number", "tokens/s",
      "Of one device; rates are fitted to this. Absent: by step_time_s and the batch, else by "
      "tflops_per_gpu."},

@@ -36,6 +36,14 @@ constexpr Spelling<spec::TrainingTask> kTasks[] = {
     {"full_finetuning", spec::TrainingTask::sft},
     {"supervised_fine_tuning", spec::TrainingTask::sft},
     {"peft", spec::TrainingTask::lora}};
+constexpr Spelling<const char*> kRoutings[] = {{"", "unknown"},
+                                               {"unknown", "unknown"},
+                                               {"not_stated", "unknown"},
+                                               {"natural", "natural"},
+                                               {"forced_balance", "forced_balance"},
+                                               {"force_balance", "forced_balance"},
+                                               {"forced", "forced_balance"},
+                                               {"force_load_balancing", "forced_balance"}};
 constexpr Spelling<spec::OptimizerKind> kOptimizers[] = {{"adamw", spec::OptimizerKind::adam},
                                                          {"fused_adam", spec::OptimizerKind::adam},
                                                          {"dist_muon", spec::OptimizerKind::muon}};
@@ -253,6 +261,13 @@ bool leaves_scaling_open(std::string_view text) {
 }
 std::optional<spec::TrainingTask> task_word(std::string_view text) {
   return meaning_of(text, kTasks);
+}
+std::optional<std::string> routing_word(std::string_view text) {
+  const std::string word = plain_word(text);
+  for (const Spelling<const char*>& spelling : kRoutings) {
+    if (spelling.word == word) return spelling.value;
+  }
+  return std::nullopt;
 }
 std::optional<spec::OptimizerKind> optimizer_word(std::string_view text) {
   return meaning_of(text, kOptimizers);

@@ -28,6 +28,8 @@ std::optional<spec::PrecisionRecipe> precision_word(std::string_view text);
 /// Whether it is FP8 and leaves the scaling open.
 bool leaves_scaling_open(std::string_view text);
 std::optional<spec::TrainingTask> task_word(std::string_view text);
+/// forced_balance, natural or unknown, which no text is.
+std::optional<std::string> routing_word(std::string_view text);
 std::optional<spec::OptimizerKind> optimizer_word(std::string_view text);
 /// "flex" is Megatron's dispatcher with `backend`, by default DeepEP, unless the text has the
 /// backend itself: "flex (HybridEP)".

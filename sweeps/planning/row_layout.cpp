@@ -15,25 +15,25 @@ namespace {
 using spec::PlanKnobs;
 
 /// As many as RowReader::integer takes for world_size.
-constexpr int64_t kMostRanks = int64_t{1} << 28;
+constexpr int64_t kMostRanksOfRow = int64_t{1} << 28;
 
 /// Ranks of all replicas; none where they are more than any run has.
 int64_t num_ranks(const PlanKnobs& knobs) {
   const int64_t replica = knobs.replica_ranks();
-  if (replica > kMostRanks / knobs.dp) {
+  if (replica > kMostRanksOfRow / knobs.dp) {
     throw base::UsageError(fmt::format("tp {} x cp {} x pp {} x dp {} are more than {} ranks",
-                                       knobs.tp, knobs.cp, knobs.pp, knobs.dp, kMostRanks));
+                                       knobs.tp, knobs.cp, knobs.pp, knobs.dp, kMostRanksOfRow));
   }
   return replica * knobs.dp;
 }
 
-struct Size {
+struct OpenSize {
   const char* key;
   int32_t PlanKnobs::*member;
 };
 
 /// Sizes that many leave out where they are 1.
-constexpr Size kMayBeOpen[] = {{"cp", &PlanKnobs::cp}, {"pp", &PlanKnobs::pp}};
+constexpr OpenSize kMayBeOpen[] = {{"cp", &PlanKnobs::cp}, {"pp", &PlanKnobs::pp}};
 
 /// Whether the row says that there are several stages without saying how many.
 bool has_stages(const RowReader& row) {
@@ -43,11 +43,11 @@ bool has_stages(const RowReader& row) {
 /// The sizes that are not stated: the only one is what the others leave of all ranks.
 void take_open_sizes(const RowReader& row, PublishedRow& result) {
   PlanKnobs& knobs = result.run.knobs;
-  std::vector<Size> open;
+  std::vector<OpenSize> open;
   std::ranges::copy_if(kMayBeOpen, std::back_inserter(open),
-                       [&](const Size& size) { return !row.has(size.key); });
+                       [&](const OpenSize& size) { return !row.has(size.key); });
   if (open.size() == 1 && row.has("world_size") && row.has("dp")) {
-    const Size& size = open.front();
+    const OpenSize& size = open.front();
     const int64_t all = row.integer("world_size", 0, 0);
     const int64_t others = num_ranks(knobs);
     if (all >= others && all % others == 0) {
@@ -57,7 +57,7 @@ void take_open_sizes(const RowReader& row, PublishedRow& result) {
       return;
     }
   }
-  for (const Size& size : open) {
+  for (const OpenSize& size : open) {
     if (size.member == &PlanKnobs::pp && has_stages(row)) {
       throw base::UsageError("does not state pp, and has stages");
     }

@@ -10,10 +10,13 @@
 #include "sweeps/planning/published_rows.h"
 
 namespace moetune::sweeps {
-namespace {
 
 namespace data = boost::unit_test::data;
 using nlohmann::json;
+
+BOOST_AUTO_TEST_SUITE(open_choices)
+
+namespace {
 
 json shipped(const std::string& id) {
   static const json rows = json::parse(
@@ -39,8 +42,6 @@ bool tells(const PublishedRow& row, const std::string& part) {
 }
 
 }  // namespace
-
-BOOST_AUTO_TEST_SUITE(open_choices)
 
 struct Derived {
   const char* name;

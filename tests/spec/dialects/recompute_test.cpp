@@ -5,6 +5,8 @@
 #include "tests/spec/dialects/dialect_samples.h"
 
 namespace moetune::spec::dialects {
+BOOST_AUTO_TEST_SUITE(recompute_of_dialects)
+
 namespace {
 
 using samples::contains;
@@ -29,7 +31,7 @@ const OfDialect kNone[] = {
      "micro_batch_size: 2\n", "recompute_method: block"},
 };
 
-BOOST_AUTO_TEST_SUITE(recompute_of_dialects)
+}  // namespace
 
 BOOST_AUTO_TEST_CASE(the_first_none_of_the_layers_are_none) {
   for (const OfDialect& row : kNone) {
@@ -55,5 +57,4 @@ BOOST_AUTO_TEST_CASE(the_first_one_of_the_layers_is_one) {
 }
 
 BOOST_AUTO_TEST_SUITE_END()
-}  // namespace
 }  // namespace moetune::spec::dialects

@@ -44,6 +44,12 @@ constexpr double kTitanSlower = 0.85;
 constexpr double kTitanMemoryLow = 0.85;
 constexpr double kTitanMemoryHigh = 1.25;
 constexpr double kTitanMemoryHighStages = 1.60;
+/// Of engines that are priced as Megatron-Core and are not. Published steps took 0.57 to 2.31 times
+/// what is priced so, and memory was 0.77 to 1.59 times that (docs/planner.md, Estimate).
+constexpr double kOtherFaster = 0.60;
+constexpr double kOtherSlower = kTitanSlower;
+constexpr double kOtherMemoryLow = 0.75;
+constexpr double kOtherMemoryHigh = kTitanMemoryHighStages;
 
 constexpr MemoryTerm kMemoryTerms[] = {
     {"weights", "weights", &planner::MemoryParts::weights},
@@ -87,6 +93,9 @@ Spread titan_spread(const planner::PlanRun& run) {
 
 Spread spread_of(const planner::PlanRun& run, const EstimateContext& context, bool is_calibrated) {
   if (!run.is_of_megatron) return titan_spread(run);
+  if (context.is_of_other_engine) {
+    return {kOtherMemoryLow, kOtherMemoryHigh, kOtherFaster, kOtherSlower};
+  }
   Spread spread;
   if (!context.is_load_stated) spread.memory_high = kMemoryHighNatural;
   spread.faster = spread.slower =
@@ -110,6 +119,7 @@ EstimateContext context_of(const PublishedRow& row) {
   EstimateContext context;
   context.months = row.months;
   context.num_unknown = row.num_unknown;
+  context.is_of_other_engine = row.is_of_other_engine;
   context.is_load_stated = row.routing != "natural";
   context.leaner = row.leaner;
   context.gflop_per_token = row.gflop_per_token;
@@ -207,9 +217,9 @@ std::string margin_text(const RunEstimate& estimate) {
 RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibration,
                          const EstimateContext& context) {
   RunEstimate estimate;
-  estimate.num_runs = run.is_of_megatron
-                          ? num_runs_behind(calibration, *run.hardware, run.knobs.precision)
-                          : std::optional<int64_t>(0);
+  const bool is_of_core = run.is_of_megatron && !context.is_of_other_engine;
+  estimate.num_runs = is_of_core ? num_runs_behind(calibration, *run.hardware, run.knobs.precision)
+                                 : std::optional<int64_t>(0);
   // A calibration that does not tell its cases, as a probe's, is of the machine it is given for.
   const bool is_calibrated = !estimate.num_runs || *estimate.num_runs > 0;
   const Spread spread = spread_of(run, context, is_calibrated);
@@ -233,6 +243,8 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
       leanest = std::min(leanest, planner::predict_memory(other).peak_bytes());
     }
   }
+  // Of another engine the low end of the interval is lower by as much.
+  if (context.is_of_other_engine) leanest *= kOtherMemoryLow / kMemoryLow;
   estimate.verdict = verdict_of(run, worst, leanest, capacity);
   estimate.margin_bytes = planner::device_bytes(worst) - worst;
   estimate.left_bytes = capacity - planner::device_bytes(worst);

@@ -51,7 +51,9 @@ struct RunEstimate {
 /// What is known beside the run.
 struct EstimateContext {
   double months = 0;
-  int num_unknown = 0;         ///< knobs that the source does not state
+  int num_unknown = 0;  ///< knobs that the source does not state
+  /// What ran is not, or not known to be, built on Megatron-Core, as which it is priced.
+  bool is_of_other_engine = false;
   int stage = -1;              ///< pipeline stage to report; -1: the one with the largest peak
   bool is_load_stated = true;  ///< false: widen the memory interval, routing is unknown
   double gflop_per_token = 0;  ///< by the source's own count; 0: training_flops_per_token

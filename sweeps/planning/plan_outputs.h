@@ -49,7 +49,8 @@ inline constexpr OutputKey kEstimateOfRun[] = {
     {"wall", "text or null", "", "memory, communication, host or compute."},
     {"grade", "text or null", "",
      "measured: the calibration has this very run, measured by --db or --log. calibrated: runs on "
-     "such devices in such a precision are behind the rates. Else analytic."},
+     "such devices in such a precision are behind the rates, and it is one of Megatron-Core. Else "
+     "analytic."},
     {"num_runs_behind", "integer or null", "",
      "So many such runs; null where the calibration does not tell what was fitted."},
 };

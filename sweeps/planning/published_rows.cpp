@@ -22,6 +22,7 @@
 #include "sweeps/planning/row_layout.h"
 #include "sweeps/planning/row_reader.h"
 #include "sweeps/planning/row_recompute.h"
+#include "sweeps/planning/row_software.h"
 #include "sweeps/planning/row_words.h"
 #include "sweeps/planning/token_limit.h"
 
@@ -387,6 +388,22 @@ void read_accounting(const RowReader& row, PublishedRow& result) {
   tell("as Megatron counts them");
 }
 
+/// Whose engine trained. Others are priced as Megatron-Core, too.
+void read_software(const RowReader& row, PublishedRow& result) {
+  const std::string name = row.object("software").word("name");
+  if (name.empty()) {
+    result.assumed.emplace_back("software Megatron-Core: the row does not say");
+    ++result.num_unknown;
+    return;
+  }
+  const EngineOfSoftware engine = engine_of_software(name);
+  result.is_of_other_engine = engine != EngineOfSoftware::megatron_core;
+  if (!result.is_of_other_engine) return;
+  result.assumed.push_back(
+      fmt::format("priced as Megatron-Core, with a wide interval: {} {}", row_word_shown(name),
+                  engine == EngineOfSoftware::other ? "has another engine" : "is not known"));
+}
+
 /// Which stage the memory is of.
 void read_memory_rank(const RowReader& row, PublishedRow& result) {
   if (!row.has("memory_rank")) return;
@@ -468,6 +485,7 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     result.is_month_stated = date.has_month;
     const std::string routing = row.text("routing");
     result.routing = routing_word(routing).value_or("unknown");
+    read_software(row, result);
     read_knobs(row, result);
     read_stages(row, result.run);
     result.run.ep_chunks = chunks_of_row(row);

@@ -35,6 +35,8 @@ struct PublishedRow {
   std::vector<std::string>
       assumed;          ///< what the row leaves open and how it was priced, a line each
   int num_unknown = 0;  ///< unstated knobs that change the figure
+  /// What trained is not, or not known to be, built on Megatron-Core, as which it is priced.
+  bool is_of_other_engine = false;
   /// The run with the leanest of what is not stated, in several ways: it is impossible only where
   /// none of them fits.
   std::vector<tuner::planner::PlanRun> leaner;

@@ -30,7 +30,9 @@ inline constexpr OutputKey kRowKeys[] = {
     {"micro_batch_size", "integer", "", "Sequences. Required."},
     {"software", "object", "", "What trained."},
     {"software.name", "text", "",
-     "Of Megatron-Bridge what a row leaves open is as its recipes of that date have it."},
+     "Of Megatron-Bridge what a row leaves open is as its recipes of that date have it. What is "
+     "not "
+     "built on Megatron-Core is analytic; absent: it is."},
     {"software.date", "text", "",
      "Of the release: 2026-08-22, 2026-08 or 2026, of which the middle counts; absent: 2026-06. "
      "Before 2022-05 and after 2026-08 the nearest of the two counts."},

@@ -38,6 +38,12 @@ std::string percent(const json& value) {
   return value.is_number() ? fmt::format("{:+.1f} %", 100 * value.get<double>()) : "";
 }
 
+/// With what a run may fit that is far above the device's memory as it is priced.
+std::string remark_of(const json& row) {
+  const auto choices = row["needed_choices"].get<std::vector<std::string>>();
+  return choices.empty() ? std::string() : fmt::format("may fit with {}", fmt::join(choices, ", "));
+}
+
 void print_rows(const json& document) {
   TextTable table({{"id"},
                    {"memory", TextTable::Align::right},
@@ -64,7 +70,7 @@ void print_rows(const json& document) {
                row["verdict"].get<std::string>(),
                fmt::format("{:.0f}", row["tflops_per_gpu"].get<double>()),
                off("tokens_per_s_per_gpu", "published_tokens_per_s_per_gpu"),
-               row["wall"].get<std::string>(), ""});
+               row["wall"].get<std::string>(), remark_of(row)});
   }
   std::cout << table.text(std::nullopt);
   const json& summary = document["summary"];

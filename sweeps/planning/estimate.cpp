@@ -10,11 +10,13 @@
 #include <optional>
 #include <string_view>
 
+#include "engine/spec/implied_knobs.h"
 #include "kernels/base/units.h"
 #include "profiler/analysis/stats.h"
 #include "sweeps/planning/accuracy.h"
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/plan_outputs.h"
+#include "tuner/planner/rules.h"
 
 namespace moetune::sweeps {
 
@@ -76,6 +78,64 @@ double load_that_fits(const planner::PlanRun& run, double capacity) {
     return verdict_of(other, planner::predict_memory(other).peak_bytes(), capacity) ==
            Verdict::fits;
   });
+}
+
+/// Takes members of a set out of `lean` that the run itself does not have, as far as `take` does.
+template <class E>
+void take_out_members(const planner::PlanRun& run, const planner::PlanRun& lean,
+                      spec::NamedSet<E> spec::PlanKnobs::*set,
+                      const std::function<bool(const planner::PlanRun&)>& take) {
+  for (const auto& out : spec::NameTable<E>::kRows) {
+    if (!(lean.knobs.*set).has(out.value) || (run.knobs.*set).has(out.value)) continue;
+    planner::PlanRun without = lean;
+    without.knobs.*set = {};
+    for (const auto& member : spec::NameTable<E>::kRows) {
+      const bool stays = member.value != out.value && (lean.knobs.*set).has(member.value);
+      if (stays) (without.knobs.*set).add(member.value);
+    }
+    take(without);
+  }
+}
+
+/// Of the choices that tell a leaner run from this one those without which it may not fit. Each is
+/// taken back where that breaks no rule, the rarer ones first: they are last in the table of knobs.
+std::vector<std::string> needed_choices(
+    const planner::PlanRun& run, planner::PlanRun lean,
+    const std::function<bool(const planner::PlanRun&)>& may_fit) {
+  const auto differing = [&](const planner::PlanRun& other) {
+    std::vector<const spec::PlanKnobRow*> rows;
+    for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
+      if (get_plan_knob(other.knobs, row) != get_plan_knob(run.knobs, row)) rows.push_back(&row);
+    }
+    return rows;
+  };
+  const auto take = [&](const planner::PlanRun& without) {
+    if (planner::breaks_more(without, lean) || !may_fit(without)) return false;
+    lean = without;
+    return true;
+  };
+  planner::PlanRun loaded = lean;
+  loaded.load = run.load;
+  take(loaded);
+  for (bool has_changed = true; has_changed;) {
+    has_changed = false;
+    std::vector<const spec::PlanKnobRow*> rows = differing(lean);
+    while (!rows.empty() && !has_changed) {
+      planner::PlanRun without = lean;
+      set_plan_knob(without.knobs, *rows.back(), get_plan_knob(run.knobs, *rows.back()));
+      spec::set_implied(without.knobs);
+      rows.pop_back();
+      has_changed = differing(without).size() < differing(lean).size() && take(without);
+    }
+  }
+  take_out_members(run, lean, &spec::PlanKnobs::recompute, take);
+  take_out_members(run, lean, &spec::PlanKnobs::offload, take);
+  std::vector<std::string> needed;
+  if (lean.load != run.load) needed.push_back(fmt::format("imbalance {}", lean.load));
+  for (const spec::PlanKnobRow* row : differing(lean)) {
+    needed.push_back(fmt::format("{} {}", row->name, get_plan_knob(lean.knobs, *row)));
+  }
+  return needed;
 }
 
 /// How far off a prediction may be: of memory as factors, of step time as logarithms.
@@ -236,16 +296,21 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
   };
   estimate.reserved_bytes = {reserved(allocated), reserved(estimate.allocated_bytes.low),
                              reserved(estimate.allocated_bytes.high)};
+  // Of another engine the low end of the interval is lower.
+  const double low_ratio = context.is_of_other_engine ? kOtherMemoryLow / kMemoryLow : 1;
+  estimate.verdict = verdict_of(run, worst, low_ratio * worst, capacity);
   // What is not stated may be chosen so that it fits: then it is not impossible either.
-  double leanest = worst;
-  if (capacity > 0 && planner::device_bytes(worst) > capacity) {
-    for (const planner::PlanRun& other : context.leaner) {
-      leanest = std::min(leanest, planner::predict_memory(other).peak_bytes());
+  const auto may_fit = [&](const planner::PlanRun& other) {
+    const double least = low_ratio * planner::predict_memory(other).peak_bytes();
+    return verdict_of(run, worst, least, capacity) != Verdict::oom;
+  };
+  if (estimate.verdict == Verdict::oom) {
+    const auto lean = std::ranges::find_if(context.leaner, may_fit);
+    if (lean != context.leaner.end()) {
+      estimate.verdict = Verdict::tight;
+      estimate.needed_choices = needed_choices(run, *lean, may_fit);
     }
   }
-  // Of another engine the low end of the interval is lower by as much.
-  if (context.is_of_other_engine) leanest *= kOtherMemoryLow / kMemoryLow;
-  estimate.verdict = verdict_of(run, worst, leanest, capacity);
   estimate.margin_bytes = planner::device_bytes(worst) - worst;
   estimate.left_bytes = capacity - planner::device_bytes(worst);
   estimate.load_that_fits = load_that_fits(run, capacity);
@@ -346,10 +411,11 @@ json estimate_rows(const std::vector<PublishedRow>& rows, const Calibration& cal
     if (estimate) {
       entry.update(to_json(*estimate));
       entry["assumed"] = row.assumed;
+      entry["needed_choices"] = estimate->needed_choices;
       accuracy.add(row, *estimate);
     } else {
       entry.update(no_estimate());
-      entry["assumed"] = nullptr;
+      entry["assumed"] = entry["needed_choices"] = nullptr;
       entry["reason"] = reason;
       accuracy.add_unsupported(row);
     }

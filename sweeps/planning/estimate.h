@@ -33,6 +33,9 @@ struct RunEstimate {
   Interval allocated_bytes;
   Interval reserved_bytes;
   Verdict verdict = Verdict::fits;
+  /// Of what its source leaves open, as "fsdp megatron": the choices that keep a run from being
+  /// impossible which is so as it is priced.
+  std::vector<std::string> needed_choices;
   tuner::planner::StepTime step;
   Interval step_seconds;
   Interval tflops;

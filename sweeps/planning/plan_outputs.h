@@ -137,6 +137,10 @@ inline constexpr OutputKey kEstimateKeys[] = {
     {"rows[].assumed[]", "list of texts or null", "",
      "--rows, --run: what the row or the command leaves open and how it was priced; of --rows also "
      "rules of Megatron-Core that it breaks. null: it could not be priced."},
+    {"rows[].needed_choices[]", "list of texts or null", "",
+     "--rows: of a tight run whose low end is above the device's memory choices that it does not "
+     "state, with which it may fit, as \"recompute full\"; else empty. null: it could not be "
+     "priced."},
     {"rows[].knobs.*", "any", "", "--run, SPEC: the configuration as it was understood."},
     {"rows[].notes[]", "list of texts", "", "--run: what was understood only in part."},
     {"rows[].not_priced_settings[]", "list of texts", "",

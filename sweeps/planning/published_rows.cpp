@@ -497,7 +497,7 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     check_run_of_row(row, result);
     tell_date(row, date.is_known, result);
     complete_throughput(row, result);
-    result.leaner = leaner_runs(row, result.run, is_assumed(row, "optimizer"));
+    result.leaner = leaner_runs(row, result, is_assumed(row, "optimizer"));
     result.group = fmt::format("{}|{}|{}|{}|{}", model.dump(), result.hardware_name,
                                spec::name_of(result.run.knobs.precision),
                                row.object("software").document().dump(),

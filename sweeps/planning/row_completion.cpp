@@ -8,7 +8,9 @@
 
 #include "kernels/base/utf8.h"
 #include "sweeps/planning/flops_accounting.h"
+#include "sweeps/planning/row_flags.h"
 #include "tuner/planner/rates.h"
+#include "tuner/planner/rules.h"
 
 namespace moetune::sweeps {
 
@@ -17,6 +19,7 @@ namespace {
 using spec::PlanKnobs;
 using spec::PlanRecompute;
 using tuner::planner::PlanRun;
+namespace planner = tuner::planner;
 
 /// Of months after 2026-06: "2026-08".
 std::string month_text(double months) {
@@ -40,10 +43,10 @@ void lean_optimizer(const RowReader& row, bool is_assumed, PlanKnobs& knobs) {
   const auto is_open = [&](const char* key) { return is_assumed || !optimizer.has(key); };
   if (is_open("distributed")) knobs.distributed_optimizer = true;
   if (is_open("precision_aware")) knobs.precision_aware_optimizer = true;
-  // Without the precision-aware optimizer, the update copies gradients in 16 bits to 32.
-  if (is_open("main_grads_dtype") && knobs.precision_aware_optimizer) {
-    knobs.main_grads = spec::StateType::bf16;
-  }
+  // Without it the update copies gradients in 16 bits to 32, moments have 32, and no state is on
+  // the host.
+  if (!knobs.precision_aware_optimizer) return;
+  if (is_open("main_grads_dtype")) knobs.main_grads = spec::StateType::bf16;
   if (is_open("exp_avg_dtype")) knobs.exp_avg = spec::StateType::bf16;
   if (is_open("exp_avg_sq_dtype")) knobs.exp_avg_sq = spec::StateType::bf16;
   if (is_open("offload_fraction")) knobs.optimizer_offload_ratio = 1;
@@ -57,14 +60,17 @@ bool states_loss(const RowReader& row) {
   return false;
 }
 
+/// As many of a knob's values as go together with the rest of the run, but for `without`. Rules
+/// that `known` breaks do not count.
 template <class E>
-spec::NamedSet<E> all_but(std::initializer_list<E> left_out) {
-  spec::NamedSet<E> all;
-  const spec::NamedSet<E> without(left_out);
-  for (const auto& member : spec::NameTable<E>::kRows) {
-    if (!without.has(member.value)) all.add(member.value);
+void add_all(PlanRun& run, const PlanRun& known, spec::NamedSet<E> PlanKnobs::*member,
+             spec::NamedSet<E> without = {}) {
+  for (const auto& row : spec::NameTable<E>::kRows) {
+    if (without.has(row.value)) continue;
+    PlanRun with = run;
+    (with.knobs.*member).add(row.value);
+    if (!planner::breaks_more(with, known)) run = with;
   }
-  return all;
 }
 
 }  // namespace
@@ -104,28 +110,54 @@ void complete_throughput(const RowReader& row, PublishedRow& result) {
   }
 }
 
-std::vector<PlanRun> leaner_runs(const RowReader& row, const PlanRun& run,
+std::vector<PlanRun> leaner_runs(const RowReader& row, const PublishedRow& result,
                                  bool is_optimizer_assumed) {
-  PlanRun lean = run;
+  const PlanRun& own = result.run;
+  const RowFlags flags(row);
+  const auto is_open = [&](const char* flag) { return !flags.reader().has(flag); };
+  PlanRun lean = own;
   if (!row.has("imbalance")) lean.load = 1;
   lean_optimizer(row, is_optimizer_assumed, lean.knobs);
   if (!states_loss(row)) lean.knobs.cross_entropy = spec::CrossEntropy::chunked;
   if (!row.has("cuda_graphs")) lean.knobs.cuda_graphs = {};
-  std::vector<PlanRun> runs = {lean};
-  // Beside each run that is there already one with each of these, which may be leaner or not.
-  const auto or_with = [&]<class T>(const char* key, T PlanKnobs::*member,
-                                    std::initializer_list<T> values) {
-    if (row.has(key)) return;
-    const std::vector<PlanRun> before = runs;
-    for (const PlanRun& other : before) {
-      for (const T& value : values) runs.emplace_back(other).knobs.*member = value;
+  // Releases exclude the overlap beside full recomputation, and published runs have both.
+  PlanRun known = own;
+  if (!row.has("recompute") && own.knobs.overlap_moe_expert_parallel_comm) {
+    if (is_open("overlap_moe_expert_parallel_comm")) {
+      lean.knobs.overlap_moe_expert_parallel_comm = lean.knobs.delay_wgrad_compute = false;
+    } else {
+      known.knobs.recompute = {PlanRecompute::full};
     }
+  }
+  std::vector<PlanRun> runs = {lean};
+  // Beside each run that is there already one with another choice, which may be leaner or not.
+  const auto or_with = [&](bool may_be, const auto& change) {
+    if (!may_be) return;
+    const std::vector<PlanRun> before = runs;
+    for (const PlanRun& other : before) change(runs.emplace_back(other));
   };
+  // Most recipes exclude weights in 8 bits alone beside an optimizer on the host.
+  or_with(own.knobs.fp8_param_gather && is_open("fp8_param_gather"),
+          [](PlanRun& run) { run.knobs.fp8_param_gather = false; });
+  or_with(own.knobs.fp8_param_gather, [&](PlanRun& run) {
+    run.knobs.optimizer_offload_ratio = own.knobs.optimizer_offload_ratio;
+  });
+  or_with(!row.has("fsdp"), [](PlanRun& run) { run.knobs.fsdp = spec::Fsdp::megatron; });
   // Full recomputation has a whole layer at once; all modules without it have less of one.
-  or_with("recompute", &PlanKnobs::recompute,
-          {{PlanRecompute::full}, all_but<PlanRecompute>({PlanRecompute::full})});
-  or_with("activation_offload", &PlanKnobs::offload, {all_but<spec::Offload>({})});
-  or_with("fsdp", &PlanKnobs::fsdp, {spec::Fsdp::megatron});
+  const std::vector<PlanRun> before = runs;
+  for (const PlanRun& other : before) {
+    if (row.has("recompute")) break;
+    runs.emplace_back(other).knobs.recompute = {PlanRecompute::full};
+    PlanRun& modules = runs.emplace_back(other);
+    modules.knobs.recompute = {};
+    add_all(modules, known, &PlanKnobs::recompute, {PlanRecompute::full});
+  }
+  or_with(!row.has("activation_offload"),
+          [&](PlanRun& run) { add_all(run, known, &PlanKnobs::offload); });
+  // What excludes each other nobody ran. Of other engines the rules say nothing.
+  if (!result.is_of_other_engine) {
+    std::erase_if(runs, [&](const PlanRun& run) { return planner::breaks_more(run, known); });
+  }
   return runs;
 }
 

@@ -19,10 +19,10 @@ void complete_throughput(const RowReader& row, PublishedRow& result);
 
 /// The row's run with the leanest value of each key of memory that the row does not state:
 /// recomputation, FSDP, the optimizer's sharding, types and place, offloaded activations, the loss,
-/// graphs, a balanced load. Several runs, as no choice is the leanest beside all others.
-/// `is_optimizer_assumed`: what stands in `optimizer` is no statement.
-std::vector<tuner::planner::PlanRun> leaner_runs(const RowReader& row,
-                                                 const tuner::planner::PlanRun& run,
+/// graphs, a balanced load. Several runs, as no choice is the leanest beside all others. None
+/// breaks a rule of Megatron-Core that the row's run does not. `is_optimizer_assumed`: what stands
+/// in `optimizer` is no statement.
+std::vector<tuner::planner::PlanRun> leaner_runs(const RowReader& row, const PublishedRow& result,
                                                  bool is_optimizer_assumed);
 
 }  // namespace moetune::sweeps

@@ -2,6 +2,7 @@
 // them takes the others along.
 #include "sweeps/planning/row_checks.h"
 
+#include <algorithm>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <fstream>
@@ -12,6 +13,8 @@
 #include "sweeps/outputs.h"
 #include "sweeps/planning/estimate.h"
 #include "sweeps/planning/rates_file.h"
+#include "sweeps/planning/row_files.h"
+#include "tuner/planner/rules.h"
 
 namespace moetune::sweeps {
 
@@ -218,6 +221,94 @@ BOOST_AUTO_TEST_CASE(only_what_is_not_stated_gets_leaner) {
   row.erase("recompute");
   row.erase("activation_offload");
   BOOST_TEST(read(row).leaner.size() == 12U);
+}
+
+// Choices that exclude each other nobody ran: modules that the model lacks, weights in 8 bits alone
+// beside an optimizer on the host.
+BOOST_AUTO_TEST_CASE(the_leanest_is_legal) {
+  for (const PublishedRow& row :
+       load_rows(std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/published/rows.json")) {
+    BOOST_TEST(!row.leaner.empty(), row.id);
+    for (const tuner::planner::PlanRun& run : row.leaner) {
+      BOOST_TEST(!tuner::planner::breaks_more(run, row.run), row.id);
+      BOOST_TEST((run.knobs.recompute == row.run.knobs.recompute ||
+                  !run.knobs.recompute.has(spec::PlanRecompute::mla_up_proj) ||
+                  tuner::planner::has_mixer(*row.model, spec::Mixer::mla)),
+                 row.id);
+    }
+  }
+  const PublishedRow narrow = read(shipped("bridge-077"));
+  BOOST_TEST_REQUIRE(narrow.run.knobs.fp8_param_gather);
+  int num_narrow = 0;
+  int num_on_host = 0;
+  for (const tuner::planner::PlanRun& run : narrow.leaner) {
+    num_narrow += run.knobs.fp8_param_gather ? 1 : 0;
+    num_on_host += run.knobs.optimizer_offload_ratio > 0 ? 1 : 0;
+  }
+  BOOST_TEST(num_narrow > 0);
+  BOOST_TEST(num_on_host > 0);
+}
+
+// Its moments have 32 bits, and are on the device.
+BOOST_AUTO_TEST_CASE(the_plain_optimizer_is_not_leaner) {
+  json row = shipped("card-016");
+  row["assumed"] = json::array();
+  row["optimizer"] = {{"type", "adam"}, {"distributed", true}, {"precision_aware", false}};
+  for (const tuner::planner::PlanRun& run : read(row).leaner) {
+    BOOST_TEST((run.knobs.exp_avg == spec::StateType::fp32));
+    BOOST_TEST((run.knobs.main_grads == spec::StateType::fp32));
+    BOOST_TEST(run.knobs.optimizer_offload_ratio == 0.0F);
+  }
+}
+
+// Published runs have it beside full recomputation, which releases exclude.
+BOOST_AUTO_TEST_CASE(a_stated_overlap_leaves_recomputation_open) {
+  json row = shipped("card-016");
+  row.erase("recompute");
+  const auto has_full = [](const PublishedRow& result, bool has_overlap) {
+    return std::ranges::any_of(result.leaner, [&](const tuner::planner::PlanRun& run) {
+      return run.knobs.recompute.has(spec::PlanRecompute::full) &&
+             run.knobs.overlap_moe_expert_parallel_comm == has_overlap;
+    });
+  };
+  BOOST_TEST(has_full(read(row), true));
+  json recipe = shipped("bridge-019");
+  recipe.erase("recompute");
+  recipe["software"]["date"] = "2026-08";
+  recipe["other_knobs"] = json::object();
+  const PublishedRow open = read(recipe);
+  BOOST_TEST_REQUIRE(open.run.knobs.overlap_moe_expert_parallel_comm);
+  BOOST_TEST(has_full(open, false));
+  BOOST_TEST(!has_full(open, true));
+}
+
+// What is above the device's memory and not impossible says what that hangs on.
+BOOST_AUTO_TEST_CASE(what_has_to_be_is_named) {
+  const auto needed = [](const json& row, const char* verdict) {
+    const json answer = estimated(json::array({row}))["rows"][0];
+    BOOST_TEST(answer["verdict"] == verdict, answer["reason"].dump());
+    return answer["needed_choices"];
+  };
+  json dense = shipped("bridge-077");
+  const json full = json::array({"recompute full"});
+  BOOST_TEST(needed(dense, "tight") == full);
+  dense["recompute"] = {{"granularity", "full"}};
+  BOOST_TEST(needed(dense, "fits") == json::array());
+  dense["recompute"] = {{"granularity", "none"}};
+  dense["activation_offload"] = false;
+  BOOST_TEST(needed(dense, "oom") == json::array());
+  // With eight times the tokens that does not suffice.
+  json longer = shipped("bridge-077");
+  for (const char* key : {"micro_batch_size", "global_batch_size"}) {
+    longer[key] = 8 * longer[key].get<int>();
+  }
+  longer.erase("num_microbatches");
+  const json more = needed(longer, "tight");
+  BOOST_TEST(more.size() > 1U, more.dump());
+  BOOST_TEST(more.dump().find("offload ") != std::string::npos, more.dump());
+  BOOST_TEST(more.dump().find("moe") == std::string::npos, more.dump());  // it has no experts
+  longer["activation_offload"] = "none";
+  BOOST_TEST(needed(longer, "oom") == json::array());
 }
 
 BOOST_AUTO_TEST_CASE(a_date_beyond_the_fitted_ones_is_told) {

@@ -580,6 +580,11 @@ std::vector<const PlanRule*> broken_rules(const PlanRun& run) {
   return broken;
 }
 
+bool breaks_more(const PlanRun& run, const PlanRun& other) {
+  return std::ranges::any_of(
+      kRules, [&](const PlanRule& rule) { return !rule.holds(run) && rule.holds(other); });
+}
+
 std::span<const Thumb> thumbs() { return kThumbs; }
 
 }  // namespace moetune::tuner::planner

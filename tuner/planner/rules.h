@@ -29,6 +29,8 @@ struct PlanRule {
 const PlanRule* broken_rule(const PlanRun& run);
 /// All of them.
 std::vector<const PlanRule*> broken_rules(const PlanRun& run);
+/// Whether a run breaks a rule that the other holds.
+bool breaks_more(const PlanRun& run, const PlanRun& other);
 
 /// Sets what other choices imply: partial graphs beside recomputed experts, the optimizer whose
 /// state can be offloaded or kept in fewer bits, what FSDP2 does by itself, no overlap of weights

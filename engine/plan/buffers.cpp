@@ -28,11 +28,14 @@ void set_mixer(LayerDims& d, const ModelSpec& model, int64_t layer) {
       d.has_qk_norm = model.has_qk_norm;
       // Layers of multi-token prediction see all keys.
       if (layer < model.num_layers) d.window = model.attention_window[static_cast<size_t>(layer)];
+      d.is_chunked = model.has_chunked_windows;
       return;
     case spec::Mixer::mla:
       set_heads(model.num_heads, model.mla.qk_head_dim(), model.mla.v_head_dim);
       d.q_lora = model.mla.q_lora_rank;
       d.kv_lora = model.mla.kv_lora_rank;
+      d.index_heads = model.mla.index_heads;
+      d.index_dim = model.mla.index_head_dim;
       return;
     case spec::Mixer::gdn:
       d.conv_kernel = model.gdn.conv_kernel;

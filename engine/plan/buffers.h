@@ -44,9 +44,11 @@ struct LayerDims {
   int64_t heads = 0;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;
-  int64_t rope_dim = 0;  ///< columns of a head that are rotated, in all layers of the model
-  int64_t q_lora = 0;    ///< the whole latent of queries; 0: they are projected in one step
-  int64_t kv_lora = 0;   ///< the whole latent of keys and values
+  int64_t rope_dim = 0;     ///< columns of a head that are rotated, in all layers of the model
+  int64_t q_lora = 0;       ///< the whole latent of queries; 0: they are projected in one step
+  int64_t kv_lora = 0;      ///< the whole latent of keys and values
+  int64_t index_heads = 0;  ///< of the indexer that chooses keys, all of them; 0: none
+  int64_t index_dim = 0;    ///< columns of its heads
   // Of gdn and mamba, on one tensor-parallel rank:
   int64_t conv_kernel = 0;
   int64_t scan_heads = 0;     ///< of values
@@ -74,7 +76,8 @@ struct LayerDims {
   int64_t etp = 1;           ///< slices that each expert is cut into
   int64_t chunks_forward = 1;
   int64_t chunks_backward = 1;
-  int64_t window = 0;  ///< how many keys a query sees, 0: all before it
+  int64_t window = 0;       ///< how many keys a query sees, 0: all before it
+  bool is_chunked = false;  ///< the window is a chunk of keys: a query sees those of its own
   bool has_qk_norm = false;
   bool has_layer_norm = false;   ///< norms keep the mean of a row, too
   bool has_shared_gate = false;  ///< on what shared experts give

@@ -153,6 +153,23 @@ int64_t causal_pairs(int64_t first_query, int64_t end_query, const PositionRange
          causal_pairs(end_query, keys.begin) + causal_pairs(first_query, keys.begin);
 }
 
+/// The same where a query sees the keys of its own chunk only.
+int64_t causal_pairs_in_chunks(int64_t queries, int64_t keys, int64_t chunk) {
+  const int64_t whole = std::min(queries / chunk, keys / chunk);
+  const int64_t begin = whole * chunk;
+  return whole * causal_pairs(chunk, chunk) +
+         causal_pairs(std::min(queries - begin, chunk), std::min(keys - begin, chunk));
+}
+
+int64_t causal_pairs_in_chunks(const PositionRange& queries, const PositionRange& keys,
+                               int64_t chunk) {
+  const auto pairs = [chunk](int64_t num_queries, int64_t num_keys) {
+    return causal_pairs_in_chunks(num_queries, num_keys, chunk);
+  };
+  return pairs(queries.end, keys.end) - pairs(queries.begin, keys.end) -
+         pairs(queries.end, keys.begin) + pairs(queries.begin, keys.begin);
+}
+
 }  // namespace
 
 std::span<const OpRow> op_table() { return kOps; }
@@ -197,6 +214,10 @@ int64_t pairs_of_a_sequence(const LayerDims& d, std::optional<int64_t> key_rank)
   int64_t pairs = 0;
   for (const PositionRange& queries : local_ranges(d)) {
     for (const PositionRange& range : keys) {
+      if (d.window > 0 && d.is_chunked) {
+        pairs += causal_pairs_in_chunks(queries, range, d.window);
+        continue;
+      }
       pairs += causal_pairs(queries.begin, queries.end, range);
       // Not what a query sees that is a window's length before it.
       if (d.window > 0) {

@@ -77,6 +77,11 @@ enum class ParamKind : uint8_t {
   mtp_proj,        ///< [h, 2 h]
   mtp_final_norm,  ///< [1, h]
   mtp_final_norm_bias,
+  index_q,          ///< [heads * width, q_lora]: the indexer of latent attention
+  index_k,          ///< [width, h]: one head of keys
+  index_norm,       ///< [1, width]
+  index_norm_bias,  ///< [1, width]
+  index_weights,    ///< [heads, h]
   count
 };
 

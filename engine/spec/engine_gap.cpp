@@ -1,4 +1,4 @@
-// What of a model the engine does not run: one table, asked from the top.
+// What of a model the engine does not run: one table, asked from the top. What plans assume of it.
 #include <algorithm>
 
 #include "engine/spec/hf_family.h"
@@ -34,6 +34,7 @@ constexpr Gap kGaps[] = {
     {"multi-token prediction is", [](const ModelSpec& m) { return m.mtp.depth > 0; }},
     {"a gate on attention is", [](const ModelSpec& m) { return m.has_attention_gate; }},
     {"attention with sinks is", [](const ModelSpec& m) { return m.has_attention_sinks; }},
+    {"attention in chunks is", [](const ModelSpec& m) { return m.has_chunked_windows; }},
     {"an MLP without a gate is", [](const ModelSpec& m) { return !m.has_gated_mlp; }},
     {"a gate on the shared expert is", [](const ModelSpec& m) { return m.has_shared_gate; }},
     {"a bias on the router's scores is", [](const ModelSpec& m) { return m.has_router_bias; }},
@@ -60,6 +61,12 @@ std::string engine_gap(const ModelSpec& model) {
   const Family* family = find_family(model.family);
   if (family == nullptr || family->runs_in_engine) return {};
   return fmt::format("the family {} is planned, not run, by the engine yet", model.family);
+}
+
+std::string model_assumption(const ModelSpec& model) {
+  const Family* family = find_family(model.family);
+  if (family == nullptr || family->assumed.empty()) return {};
+  return fmt::format("{}: {}", family->name, family->assumed);
 }
 
 void refuse_engine_gap(const ModelSpec& model, const Source& source) {

@@ -10,12 +10,11 @@ using nlohmann::json;
 
 namespace {
 
-void read_gqa_heads(JsonReader& reader, ModelSpec& model) {
-  model.num_kv_heads = reader.integer_or(at_most(model_key("num_key_value_heads"), model.num_heads),
-                                         model.num_heads);
+void read_gqa_heads(JsonReader& reader, const Family& family, ModelSpec& model) {
+  const FieldInfo& kv_heads = key_of(family, reader, model_key("num_key_value_heads"));
+  model.num_kv_heads = reader.integer_or(at_most(kv_heads, model.num_heads), model.num_heads);
   if (model.num_heads % model.num_kv_heads != 0) {
-    reader.fail("num_key_value_heads",
-                fmt::format("a divisor of num_attention_heads ({})", model.num_heads));
+    reader.fail(kv_heads, fmt::format("a divisor of num_attention_heads ({})", model.num_heads));
   }
   if (!reader.has("head_dim") && model.hidden_size % model.num_heads != 0) {
     reader.fail("num_attention_heads",
@@ -29,6 +28,27 @@ void read_gqa_heads(JsonReader& reader, ModelSpec& model) {
     reader.fail(key, fmt::format("an even head_dim of at most {}, not {}", detail::kMaxHeadDim,
                                  model.head_dim));
   }
+}
+
+/// Layers that take over the keys that another one has chosen are not known.
+void check_indexed_layers(JsonReader& reader) {
+  const FieldInfo& interval = model_key("index_topk_freq");
+  if (reader.integer_or(interval, static_cast<int64_t>(model_default("index_topk_freq"))) != 1) {
+    reader.fail(interval, "1: every layer chooses keys");
+  }
+  const FieldInfo& types = model_key("indexer_types");
+  if (!reader.has(types)) return;
+  for (const json& type : reader.array(types)) {
+    if (type != "full") {
+      reader.refuse(types, fmt::format("has {}, expected \"full\" of every layer", describe(type)));
+    }
+  }
+}
+
+void read_indexer(JsonReader& reader, ModelSpec& model) {
+  check_indexed_layers(reader);
+  model.mla.index_heads = reader.integer(model_key("index_n_heads"));
+  model.mla.index_head_dim = reader.integer(model_key("index_head_dim"));
 }
 
 /// Every query head has keys and values of its own.
@@ -76,8 +96,7 @@ void read_attention_biases(JsonReader& reader, const Family& family, ModelSpec& 
       model.has_attention_output_bias = model.has_attention_bias;
       break;
     case BiasRule::qkv:
-      model.has_attention_bias =
-          by_key(spelled(reader, model_key("attention_bias"), model_key("qkv_bias")));
+      model.has_attention_bias = by_key(key_of(family, reader, model_key("attention_bias")));
       break;
     case BiasRule::use_bias:
       model.has_attention_bias = by_key(model_key("use_bias"));
@@ -100,7 +119,7 @@ bool is_optional(WindowRule rule) {
 }
 
 /// Whether a layer has the window where no layer_types says it. The rules of transformers 5.
-bool has_window(WindowRule rule, int64_t layer, int64_t max_window_layers) {
+bool has_window(WindowRule rule, int64_t layer, int64_t max_window_layers, int64_t interval) {
   switch (rule) {
     case WindowRule::none:
       return false;
@@ -113,20 +132,69 @@ bool has_window(WindowRule rule, int64_t layer, int64_t max_window_layers) {
       return layer % 2 == 0 && layer < max_window_layers;
     case WindowRule::every_other_one:
       return layer % 2 == 0;
+    case WindowRule::all_but_each_nth:
+      return (layer + 1) % interval != 0;
   }
   return false;
+}
+
+/// 0 for a layer without a window and 1 for one with; an empty list is none.
+bool read_window_list(JsonReader& reader, int64_t window, ModelSpec& model) {
+  const FieldInfo& key = model_key("no_rope_layers");
+  if (!reader.has(key)) return false;
+  const std::vector<int64_t> layers = reader.integers(key, 0, 1);
+  if (layers.empty()) return false;
+  if (layers.size() != model.attention_window.size()) {
+    reader.fail(key, fmt::format("{} entries, one per layer", model.num_layers));
+  }
+  for (size_t layer = 0; layer < layers.size(); ++layer) {
+    model.attention_window[layer] = layers[layer] * window;
+  }
+  return true;
+}
+
+/// As layer_types says.
+void read_window_types(JsonReader& reader, const Family& family, int64_t window, ModelSpec& model) {
+  const json& types = reader.array(model_key("layer_types"));
+  if (types.size() != model.attention_window.size()) {
+    reader.fail("layer_types", fmt::format("{} entries, one per layer", model.num_layers));
+  }
+  for (size_t layer = 0; layer < types.size(); ++layer) {
+    const bool is_chunked = family.has_chunked_windows && types[layer] == "chunked_attention";
+    if (types[layer] == "sliding_attention" || is_chunked) {
+      if (window == 0) {
+        reader.fail(own_name(family, model_key("sliding_window")),
+                    fmt::format("a window, because layer_types has {} layers",
+                                types[layer].get<std::string>()));
+      }
+      model.attention_window[layer] = window;
+    } else if (types[layer] != "full_attention") {
+      reader.refuse(fmt::format("layer_types[{}]", layer),
+                    fmt::format("is {}, expected \"full_attention\" or \"sliding_attention\"",
+                                describe(types[layer])));
+    }
+  }
+}
+
+/// Absent and null differ: an absent window may have a default.
+int64_t read_window(JsonReader& reader, const Family& family) {
+  const FieldInfo& key = key_of(family, reader, model_key("sliding_window"));
+  if (reader.has(key)) return reader.integer(key);
+  const bool is_null =
+      reader.is_null(key) || reader.is_null(own_name(family, model_key("sliding_window")));
+  return is_null ? 0 : family.window;
 }
 
 }  // namespace
 
 void read_attention(JsonReader& reader, const Family& family, ModelSpec& model) {
-  model.num_heads = reader.integer(
-      spelled_by(family, reader, model_key("num_attention_heads"), model_key("n_head")));
+  model.num_heads = reader.integer(key_of(family, reader, model_key("num_attention_heads")));
   if (family.mixer == MixerKeys::mla) {
     read_mla(reader, model);
   } else {
-    read_gqa_heads(reader, model);
+    read_gqa_heads(reader, family, model);
   }
+  if (family.has_indexer) read_indexer(reader, model);
   if (family.mixer == MixerKeys::gdn) read_gdn(reader, model);
   model.has_qk_norm = reader.boolean_or(model_key("use_qk_norm"), family.has_qk_norm);
   model.has_attention_gate =
@@ -147,42 +215,29 @@ void read_windows(JsonReader& reader, const Family& family, ModelSpec& model) {
       !boolean_of(reader, model_key("use_sliding_window"), model_default("use_sliding_window"))) {
     return;
   }
-  // Absent and null differ here: an absent window may have a default.
-  int64_t window = 0;
-  if (reader.has("sliding_window")) {
-    window = reader.integer(model_key("sliding_window"));
-  } else if (!reader.is_null("sliding_window")) {
-    window = family.window;
-  }
-  if (!reader.has("layer_types")) {
+  const int64_t window = read_window(reader, family);
+  if (reader.has("layer_types")) {
+    read_window_types(reader, family, window, model);
+  } else if (rule != WindowRule::all_but_each_nth || !read_window_list(reader, window, model)) {
     int64_t max_window_layers = 0;
     if (rule == WindowRule::late_if_used || rule == WindowRule::even_if_used) {
       max_window_layers = reader.integer_or(
           model_key("max_window_layers"), static_cast<int64_t>(model_default("max_window_layers")));
     }
+    int64_t interval = 1;
+    if (rule == WindowRule::all_but_each_nth) {
+      interval = reader.integer_or(key_of(family, reader, model_key("full_attention_interval")),
+                                   static_cast<int64_t>(model_default("full_attention_interval")));
+    }
     for (int64_t layer = 0; layer < model.num_layers; ++layer) {
-      if (has_window(rule, layer, max_window_layers)) {
+      if (has_window(rule, layer, max_window_layers, interval)) {
         model.attention_window[static_cast<size_t>(layer)] = window;
       }
     }
-    return;
   }
-  const json& types = reader.array(model_key("layer_types"));
-  if (types.size() != model.attention_window.size()) {
-    reader.fail("layer_types", fmt::format("{} entries, one per layer", model.num_layers));
-  }
-  for (size_t layer = 0; layer < types.size(); ++layer) {
-    if (types[layer] == "sliding_attention") {
-      if (window == 0) {
-        reader.fail("sliding_window", "a window, because layer_types has sliding_attention layers");
-      }
-      model.attention_window[layer] = window;
-    } else if (types[layer] != "full_attention") {
-      reader.refuse(fmt::format("layer_types[{}]", layer),
-                    fmt::format("is {}, expected \"full_attention\" or \"sliding_attention\"",
-                                describe(types[layer])));
-    }
-  }
+  model.has_chunked_windows =
+      family.has_chunked_windows &&
+      std::ranges::any_of(model.attention_window, [](int64_t keys) { return keys > 0; });
 }
 
 }  // namespace moetune::spec

@@ -23,12 +23,10 @@ const Family& family_of(JsonReader& reader) {
   const std::string name = reader.text(model_key("model_type"));
   const Family* family = find_family(name);
   if (family != nullptr) return *family;
-  if (name == "deepseek_v4") {
+  for (const UnplannedFamily& each : kUnplannedFamilies) {
+    if (each.name != name) continue;
     reader.refuse("model_type",
-                  "model family 'deepseek_v4' is not planned yet: its attention over compressed "
-                  "and indexed keys (compress_ratios, index_topk), its grouped output product "
-                  "(o_groups), hashed routing (num_hash_layers) and hyper-connections (hc_mult) "
-                  "are not modelled");
+                  fmt::format("model family '{}' is not planned yet: {}", name, each.why));
   }
   std::vector<std::string_view> run;
   std::vector<std::string_view> planned;
@@ -39,16 +37,8 @@ const Family& family_of(JsonReader& reader) {
                             name.substr(0, 60), fmt::join(run, ", "), fmt::join(planned, ", ")));
 }
 
-const FieldInfo& activation_key(const JsonReader& reader, const Family& family) {
-  const FieldInfo& usual = model_key("hidden_act");
-  if (family.mixer == MixerKeys::pattern) {
-    return spelled(reader, model_key("mlp_hidden_act"), usual);
-  }
-  return spelled_by(family, reader, usual, model_key("activation_function"));
-}
-
 std::string read_activation(JsonReader& reader, const Family& family) {
-  const FieldInfo& key = activation_key(reader, family);
+  const FieldInfo& key = key_of(family, reader, model_key("hidden_act"));
   const std::string name = reader.text_or(key, std::string(family.activation));
   std::vector<std::string_view> supported;
   for (const Activation& row : kActivations) {
@@ -62,13 +52,11 @@ std::string read_activation(JsonReader& reader, const Family& family) {
 /// What costs masks in memory; the engine has none (engine_gap). Fields that nobody prices are
 /// refused.
 void read_dropout(JsonReader& reader, const Family& family, ModelSpec& model) {
-  const FieldInfo& attention =
-      spelled_by(family, reader, model_key("attention_dropout"), model_key("attn_pdrop"));
-  const FieldInfo& hidden =
-      spelled_by(family, reader, model_key("hidden_dropout"), model_key("resid_pdrop"));
-  model.attention_dropout = reader.number_or(attention, family.dropout);
-  model.hidden_dropout = reader.number_or(hidden, family.dropout);
-  if (reader.number_or(model_key("router_jitter_noise"), 0.0) != 0.0) {
+  model.attention_dropout =
+      reader.number_or(key_of(family, reader, model_key("attention_dropout")), family.dropout);
+  model.hidden_dropout =
+      reader.number_or(key_of(family, reader, model_key("hidden_dropout")), family.dropout);
+  if (reader.number_or(model_key("router_jitter_noise"), 0.0) != 0.0 && !family.may_jitter) {
     reader.fail("router_jitter_noise", "0 (not supported in training)");
   }
   if (family.runs_in_engine && reader.has("quantization_config")) {
@@ -86,8 +74,7 @@ void read_dense_width(JsonReader& reader, const Family& family, ModelSpec& model
       std::ranges::none_of(model.mtp.layers, is_dense)) {
     return;
   }
-  const FieldInfo& key =
-      spelled_by(family, reader, model_key("intermediate_size"), model_key("n_inner"));
+  const FieldInfo& key = key_of(family, reader, model_key("intermediate_size"));
   model.ffn_size =
       family.is_plain_gpt ? reader.integer_or(key, 4 * model.hidden_size) : reader.integer(key);
 }
@@ -103,11 +90,8 @@ void read_mlp_bias(JsonReader& reader, const Family& family, ModelSpec& model) {
 }
 
 void read_details(JsonReader& reader, const Family& family, ModelSpec& model) {
-  model.rms_norm_eps = reader.number_or(
-      family.is_plain_gpt || family.mixer == MixerKeys::pattern
-          ? spelled(reader, model_key("rms_norm_eps"), model_key("layer_norm_epsilon"))
-          : model_key("rms_norm_eps"),
-      family.eps);
+  model.rms_norm_eps =
+      reader.number_or(key_of(family, reader, model_key("rms_norm_eps")), family.eps);
   model.initializer_range =
       reader.number_or(model_key("initializer_range"), model_default("initializer_range"));
   model.hidden_act = read_activation(reader, family);
@@ -141,6 +125,24 @@ void check_total_size(const JsonReader& reader, const ModelSpec& model) {
   }
 }
 
+/// A document whose family has inner parts, with their keys beside the others; null for others.
+json with_inner_parts(const json& document, const Source& source) {
+  JsonReader reader(document, source, "", NullIs::absent);
+  if (!reader.has("model_type") || !reader.value("model_type").is_string()) return {};
+  const Family* family = find_family(reader.text("model_type"));
+  if (family == nullptr || !family->has_inner_parts) return {};
+  json flat = document;
+  for (const std::string_view part : kInnerParts) {
+    if (!reader.has(part)) continue;
+    static_cast<void>(reader.object(part));
+    const json& inner = reader.value(part);
+    for (const auto& item : inner.items()) {
+      if (!flat.contains(item.key())) flat[item.key()] = item.value();
+    }
+  }
+  return flat;
+}
+
 ModelSpec read_model(JsonReader reader) {
   const Family& family = family_of(reader);
   ModelSpec model;
@@ -149,16 +151,14 @@ ModelSpec read_model(JsonReader reader) {
   problems.attempt([&] { read_dropout(reader, family, model); });
   problems.attempt([&] { model.vocab_size = reader.integer(model_key("vocab_size")); });
   problems.attempt([&] {
-    model.hidden_size =
-        reader.integer(spelled_by(family, reader, model_key("hidden_size"), model_key("n_embd")));
+    model.hidden_size = reader.integer(key_of(family, reader, model_key("hidden_size")));
   });
   problems.attempt([&] { read_layers(reader, family, model); });
   // What follows is judged by these.
   problems.throw_if_any();
   problems.attempt([&] {
     model.max_position_embeddings = reader.integer_or(
-        spelled_by(family, reader, model_key("max_position_embeddings"), model_key("n_positions")),
-        family.max_positions);
+        key_of(family, reader, model_key("max_position_embeddings")), family.max_positions);
   });
   problems.attempt([&] { read_attention(reader, family, model); });
   model.is_moe_layer.assign(static_cast<size_t>(model.num_layers), false);
@@ -199,6 +199,8 @@ json language_model_part(const json& document, const Source& source) {
 ModelSpec model_from_json(const json& document, const Source& source) {
   const json text = language_model_part(document, source);
   if (!text.is_null()) return read_model({text, source, "text_config", NullIs::absent});
+  const json flat = with_inner_parts(document, source);
+  if (!flat.is_null()) return read_model({flat, source, "", NullIs::absent});
   return read_model({document, source, "", NullIs::absent});
 }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace moetune::spec {
@@ -13,8 +14,18 @@ enum class ExpertKeys : uint8_t {
   none,      ///< a dense family
   mixtral,   ///< in all layers, as wide as intermediate_size
   qwen,      ///< decoder_sparse_step and mlp_only_layers
-  deepseek,  ///< first_k_dense_replace and moe_layer_freq
+  deepseek,  ///< first_k_dense_replace and moe_layer_freq, or mlp_layer_types
+  ranged,    ///< as qwen, from a first layer to a last one
+  listed,    ///< as qwen, or in moe_layers
   pattern,   ///< where the pattern has an E
+};
+
+/// How it says how wide its shared experts are.
+enum class SharedKeys : uint8_t {
+  width,    ///< shared_expert_intermediate_size
+  counted,  ///< n_shared_experts, each as wide as an expert
+  one,      ///< one as wide as an expert, always
+  pattern,  ///< moe_shared_expert_intermediate_size
 };
 
 /// What mixes the tokens.
@@ -33,6 +44,7 @@ enum class WindowRule : uint8_t {
   late_if_used,     ///< from max_window_layers on
   even_if_used,     ///< every other one before max_window_layers
   every_other_one,  ///< the first, the third, ...
+  all_but_each_nth  ///< none in every so many layers (full_attention_interval)
 };
 
 /// Which keys say that attention has biases, and where.
@@ -44,11 +56,18 @@ enum class BiasRule : uint8_t {
   use_bias,       ///< the one key for all biases of the model
 };
 
+/// A key that a family calls otherwise. The family's own name counts where a file has both.
+struct Spelling {
+  std::string_view ours;
+  std::string_view theirs;
+};
+
 /// What differs between the families: defaults of absent fields, and which fields mean something.
 struct Family {
   std::string_view name;
   bool runs_in_engine = false;
   ExpertKeys experts = ExpertKeys::none;
+  SharedKeys shared = SharedKeys::width;
   MixerKeys mixer = MixerKeys::gqa;
   WindowRule windows = WindowRule::none;
   BiasRule biases = BiasRule::attention_key;
@@ -56,14 +75,19 @@ struct Family {
   bool has_qk_norm = false;
   bool has_attention_gate = false;
   bool has_attention_sinks = false;
-  bool has_expert_bias = false;  ///< mlp_bias means the experts'
+  bool has_chunked_windows = false;     ///< windows are chunks that lie side by side
+  bool has_indexer = false;             ///< latent attention to keys that an indexer chooses
+  bool has_plain_expert_width = false;  ///< intermediate_size where moe_intermediate_size is absent
+  bool has_expert_bias = false;         ///< mlp_bias means the experts'
   bool has_gated_mlp = true;
   bool has_shared_gate = false;
+  bool may_jitter = false;  ///< noise on the router's input is left out
   bool has_router_bias = false;
   bool has_layer_norm = false;
   bool ties_embeddings = false;
   bool normalizes_topk = false;
-  bool reads_norm_topk = true;  ///< false: always as normalizes_topk says
+  bool reads_norm_topk = true;   ///< false: always as normalizes_topk says
+  bool has_inner_parts = false;  ///< keys stand in kInnerParts, too
   /// Megatron's plain GPT and GPT-2: other spellings, and an MLP of four hidden sizes.
   bool is_plain_gpt = false;
   std::string_view positions = "rope";
@@ -74,9 +98,54 @@ struct Family {
   double eps = 1e-6;
   int64_t max_positions = 32768;
   int64_t window = 0;  ///< 0: none
+  std::span<const Spelling> spellings{};
+  /// What plans take otherwise than it is, as it is told; empty: nothing.
+  std::string_view assumed{};
 };
 
 namespace detail {
+
+inline constexpr Spelling kGptSpellings[] = {{"hidden_size", "n_embd"},
+                                             {"num_hidden_layers", "n_layer"},
+                                             {"num_attention_heads", "n_head"},
+                                             {"intermediate_size", "n_inner"},
+                                             {"hidden_dropout", "resid_pdrop"},
+                                             {"max_position_embeddings", "n_positions"},
+                                             {"attention_dropout", "attn_pdrop"},
+                                             {"rms_norm_eps", "layer_norm_epsilon"},
+                                             {"hidden_act", "activation_function"}};
+inline constexpr Spelling kNemotronHSpellings[] = {{"rms_norm_eps", "layer_norm_epsilon"},
+                                                   {"hidden_act", "mlp_hidden_act"}};
+inline constexpr Spelling kNemotronSpellings[] = {{"rms_norm_eps", "norm_eps"}};
+inline constexpr Spelling kErnieSpellings[] = {{"num_experts", "moe_num_experts"},
+                                               {"num_experts_per_tok", "moe_k"},
+                                               {"n_shared_experts", "moe_num_shared_experts"},
+                                               {"decoder_sparse_step", "moe_layer_interval"}};
+inline constexpr Spelling kHunyuanSpellings[] = {{"num_experts_per_tok", "moe_topk"},
+                                                 {"n_shared_experts", "num_shared_expert"}};
+inline constexpr Spelling kBailingSpellings[] = {
+    {"n_shared_experts", "num_shared_experts"},
+    {"attention_bias", "use_qkv_bias"},
+    {"hidden_dropout", "output_dropout"},
+    {"use_routing_bias", "moe_router_enable_expert_bias"}};
+inline constexpr Spelling kLlama4Spellings[] = {
+    {"intermediate_size", "intermediate_size_mlp"},
+    {"decoder_sparse_step", "interleave_moe_layer_step"},
+    {"sliding_window", "attention_chunk_size"},
+    {"full_attention_interval", "no_rope_layer_interval"}};
+inline constexpr Spelling kPhi3Spellings[] = {{"hidden_dropout", "resid_pdrop"}};
+inline constexpr Spelling kGraniteSpellings[] = {
+    {"shared_expert_intermediate_size", "shared_intermediate_size"}};
+inline constexpr Spelling kDbrxSpellings[] = {
+    {"hidden_size", "d_model"},          {"num_hidden_layers", "n_layers"},
+    {"num_attention_heads", "n_heads"},  {"num_key_value_heads", "kv_n_heads"},
+    {"num_experts", "moe_num_experts"},  {"num_experts_per_tok", "moe_top_k"},
+    {"attention_dropout", "attn_pdrop"}, {"intermediate_size", "ffn_hidden_size"},
+    {"hidden_dropout", "resid_pdrop"},   {"max_position_embeddings", "max_seq_len"}};
+inline constexpr Spelling kQwen2Spellings[] = {{"attention_bias", "qkv_bias"}};
+
+inline constexpr std::string_view kWideNorms =
+    "norms of queries and keys go over all heads, priced as one of each head";
 
 /// With the row's name, experts and activation.
 constexpr Family plain_gpt(std::string_view name, ExpertKeys experts, std::string_view activation) {
@@ -95,18 +164,32 @@ constexpr Family plain_gpt(std::string_view name, ExpertKeys experts, std::strin
           .activation = activation,
           .dropout = 0.1,
           .eps = 1e-5,
-          .max_positions = 1024};
+          .max_positions = 1024,
+          .spellings = kGptSpellings};
 }
 
-constexpr Family deepseek(std::string_view name, bool has_router_bias, int64_t max_positions) {
+constexpr Family deepseek(std::string_view name, bool has_router_bias, int64_t max_positions,
+                          double eps = 1e-6) {
   return {.name = name,
           .experts = ExpertKeys::deepseek,
+          .shared = SharedKeys::counted,
           .mixer = MixerKeys::mla,
           .biases = BiasRule::refused,
           .has_qk_norm = true,
           .has_router_bias = has_router_bias,
           .normalizes_topk = has_router_bias,
+          .eps = eps,
           .max_positions = max_positions};
+}
+
+/// DeepSeek-V3.2 and GLM-5.
+constexpr Family deepseek_sparse(std::string_view name, int64_t max_positions, double eps) {
+  Family family = deepseek(name, true, max_positions, eps);
+  family.has_indexer = true;
+  family.assumed =
+      "attention to the keys that an indexer chooses is priced as attention to all keys; the "
+      "indexer's weights are counted, its work is not";
+  return family;
 }
 
 /// Qwen3-Next and Qwen3.5, with or without experts.
@@ -119,6 +202,59 @@ constexpr Family qwen_gdn(std::string_view name, ExpertKeys experts) {
           .has_shared_gate = true,
           .normalizes_topk = true,
           .rotary_ratio = 0.25};
+}
+
+/// The text part of Qwen3-VL with experts.
+constexpr Family qwen3_vl_moe(std::string_view name) {
+  return {.name = name,
+          .experts = ExpertKeys::qwen,
+          .has_qk_norm = true,
+          .normalizes_topk = true,
+          .reads_norm_topk = false,
+          .theta = 500000,
+          .max_positions = 128000};
+}
+
+/// Llama 4's text part: chunks of keys but in every fourth layer, whose positions are not turned.
+constexpr Family llama4(std::string_view name) {
+  return {.name = name,
+          .experts = ExpertKeys::listed,
+          .shared = SharedKeys::one,
+          .windows = WindowRule::all_but_each_nth,
+          .has_qk_norm = true,
+          .has_chunked_windows = true,
+          .has_plain_expert_width = true,
+          .reads_norm_topk = false,
+          .theta = 500000,
+          .eps = 1e-5,
+          .max_positions = 131072,
+          .window = 8192,
+          .spellings = kLlama4Spellings,
+          .assumed = "queries and keys are normed with weights, and turned in all layers"};
+}
+
+/// Ling and Ring; `is_second`: of version 2, whose files may also name the first.
+constexpr Family bailing(std::string_view name, bool is_second) {
+  return {.name = name,
+          .experts = ExpertKeys::deepseek,
+          .shared = SharedKeys::counted,
+          .biases = BiasRule::qkv,
+          .has_qk_norm = is_second,
+          .has_router_bias = is_second,
+          .normalizes_topk = true,
+          .max_positions = 16384,
+          .spellings = kBailingSpellings};
+}
+
+constexpr Family granite_moe(std::string_view name) {
+  return {
+      .name = name,
+      .experts = ExpertKeys::mixtral,
+      .normalizes_topk = true,
+      .reads_norm_topk = false,
+      .max_positions = 2048,
+      .spellings = kGraniteSpellings,
+      .assumed = "what embedding, attention, residuals and logits are multiplied by costs nothing"};
 }
 
 }  // namespace detail
@@ -150,7 +286,8 @@ inline constexpr std::array kFamilies = {
            .windows = WindowRule::late_if_used,
            .biases = BiasRule::qkv,
            .attention_bias = true,
-           .window = 4096},
+           .window = 4096,
+           .spellings = detail::kQwen2Spellings},
     Family{
         .name = "qwen3", .windows = WindowRule::late_if_used, .has_qk_norm = true, .window = 4096},
     Family{.name = "qwen2_moe",
@@ -159,7 +296,8 @@ inline constexpr std::array kFamilies = {
            .biases = BiasRule::qkv,
            .attention_bias = true,
            .has_shared_gate = true,
-           .window = 4096},
+           .window = 4096,
+           .spellings = detail::kQwen2Spellings},
     detail::qwen_gdn("qwen3_next", ExpertKeys::qwen),
     detail::qwen_gdn("qwen3_5_moe", ExpertKeys::qwen),
     detail::qwen_gdn("qwen3_5_moe_text", ExpertKeys::qwen),
@@ -168,6 +306,9 @@ inline constexpr std::array kFamilies = {
     detail::deepseek("deepseek_v2", false, 2048),
     detail::deepseek("deepseek_v3", true, 4096),
     detail::deepseek("kimi_k2", true, 4096),
+    detail::deepseek("glm4_moe_lite", true, 202752, 1e-5),
+    detail::deepseek_sparse("deepseek_v32", 163840, 1e-6),
+    detail::deepseek_sparse("glm_moe_dsa", 202752, 1e-5),
     Family{.name = "gpt_oss",
            .experts = ExpertKeys::mixtral,
            .windows = WindowRule::every_other_one,
@@ -182,6 +323,7 @@ inline constexpr std::array kFamilies = {
            .window = 128},
     Family{.name = "nemotron_h",
            .experts = ExpertKeys::pattern,
+           .shared = SharedKeys::pattern,
            .mixer = MixerKeys::pattern,
            .windows = WindowRule::all,
            .has_gated_mlp = false,
@@ -190,7 +332,100 @@ inline constexpr std::array kFamilies = {
            .positions = "none",
            .activation = "relu2",
            .eps = 1e-5,
-           .max_positions = 4096},
+           .max_positions = 4096,
+           .spellings = detail::kNemotronHSpellings},
+    Family{.name = "glm4_moe",
+           .experts = ExpertKeys::deepseek,
+           .shared = SharedKeys::counted,
+           .biases = BiasRule::qkv,
+           .has_router_bias = true,
+           .normalizes_topk = true,
+           .rotary_ratio = 0.5,
+           .eps = 1e-5,
+           .max_positions = 131072},
+    detail::qwen3_vl_moe("qwen3_vl_moe"),
+    detail::qwen3_vl_moe("qwen3_vl_moe_text"),
+    Family{.name = "minimax_m2",
+           .experts = ExpertKeys::mixtral,
+           .biases = BiasRule::none,
+           .has_qk_norm = true,
+           .has_router_bias = true,
+           .normalizes_topk = true,
+           .reads_norm_topk = false,
+           .rotary_ratio = 0.5,
+           .theta = 5e6,
+           .max_positions = 196608,
+           .assumed = detail::kWideNorms},
+    Family{.name = "ernie4_5_moe",
+           .experts = ExpertKeys::ranged,
+           .shared = SharedKeys::counted,
+           .biases = BiasRule::none,
+           .has_router_bias = true,
+           .ties_embeddings = true,
+           .normalizes_topk = true,
+           .reads_norm_topk = false,
+           .theta = 500000,
+           .eps = 1e-5,
+           .max_positions = 131072,
+           .spellings = detail::kErnieSpellings},
+    detail::bailing("bailing_moe", false),
+    detail::bailing("bailing_moe_v2", true),
+    Family{.name = "hunyuan_v1_moe",
+           .experts = ExpertKeys::qwen,
+           .shared = SharedKeys::counted,
+           .has_qk_norm = true,
+           .has_plain_expert_width = true,
+           .normalizes_topk = true,
+           .reads_norm_topk = false,
+           .eps = 1e-5,
+           .max_positions = 2048,
+           .spellings = detail::kHunyuanSpellings},
+    Family{.name = "olmoe",
+           .experts = ExpertKeys::mixtral,
+           .has_qk_norm = true,
+           .eps = 1e-5,
+           .max_positions = 4096,
+           .assumed = detail::kWideNorms},
+    detail::llama4("llama4"),
+    detail::llama4("llama4_text"),
+    Family{.name = "phi3",
+           .windows = WindowRule::all,
+           .biases = BiasRule::refused,
+           .eps = 1e-5,
+           .max_positions = 4096,
+           .spellings = detail::kPhi3Spellings},
+    Family{.name = "phimoe",
+           .experts = ExpertKeys::mixtral,
+           .windows = WindowRule::all,
+           .may_jitter = true,
+           .has_layer_norm = true,
+           .reads_norm_topk = false,
+           .theta = 1e6,
+           .eps = 1e-5,
+           .max_positions = 131072,
+           .assumed = "the head's bias and the noise on the router's input are left out"},
+    detail::granite_moe("granitemoe"),
+    detail::granite_moe("granitemoeshared"),
+    Family{.name = "dbrx",
+           .experts = ExpertKeys::mixtral,
+           .biases = BiasRule::none,
+           .has_layer_norm = true,
+           .normalizes_topk = true,
+           .reads_norm_topk = false,
+           .has_inner_parts = true,
+           .eps = 1e-5,
+           .max_positions = 2048,
+           .spellings = detail::kDbrxSpellings,
+           .assumed = "each LayerNorm has a bias, and clipping queries, keys and values costs "
+                      "nothing"},
+    Family{.name = "nemotron",
+           .has_gated_mlp = false,
+           .has_layer_norm = true,
+           .activation = "relu2",
+           .rotary_ratio = 0.5,
+           .eps = 1e-5,
+           .max_positions = 4096,
+           .spellings = detail::kNemotronSpellings},
     detail::plain_gpt("gpt2", ExpertKeys::none, "gelu_new"),
     detail::plain_gpt("megatron_gpt", ExpertKeys::none, "gelu"),
     detail::plain_gpt("megatron_gpt_moe", ExpertKeys::qwen, "gelu"),
@@ -205,7 +440,38 @@ constexpr const Family* find_family(std::string_view name) {
 }
 
 /// Multimodal configs, whose text part has a family of its own.
-inline constexpr std::array<std::string_view, 3> kMultimodal = {"qwen3_5", "qwen3_5_moe",
-                                                                "kimi_k25"};
+inline constexpr std::array<std::string_view, 5> kMultimodal = {
+    "qwen3_5", "qwen3_5_moe", "kimi_k25", "qwen3_vl_moe", "llama4"};
+
+/// Objects within a config whose keys some families have as if they stood beside them.
+inline constexpr std::array<std::string_view, 2> kInnerParts = {"attn_config", "ffn_config"};
+
+/// Families that people ask for and no plan has blocks for.
+struct UnplannedFamily {
+  std::string_view name;
+  std::string_view why;  ///< the end of a sentence
+};
+namespace detail {
+inline constexpr std::string_view kOuterNorms =
+    "its norms behind attention and behind the MLP, beside those before them, are not modelled";
+inline constexpr std::string_view kFactorized =
+    "its attention with factorized queries (MFA) is not modelled";
+}  // namespace detail
+inline constexpr std::array kUnplannedFamilies = {
+    UnplannedFamily{"deepseek_v4",
+                    "its attention over compressed and indexed keys (compress_ratios, index_topk), "
+                    "its grouped output product (o_groups), hashed routing (num_hash_layers) and "
+                    "hyper-connections (hc_mult) are not modelled"},
+    UnplannedFamily{"gemma3", detail::kOuterNorms},
+    UnplannedFamily{"gemma3_text", detail::kOuterNorms},
+    UnplannedFamily{"grok-1", detail::kOuterNorms},
+    UnplannedFamily{"jamba", "its Mamba layers are of the first version, only Mamba-2 is modelled"},
+    UnplannedFamily{"mimo_v2_flash",
+                    "its value heads are narrower than its key heads, which is modelled of latent "
+                    "attention only"},
+    UnplannedFamily{"step3", detail::kFactorized},
+    UnplannedFamily{"step3_vl", detail::kFactorized},
+    UnplannedFamily{"step3_text", detail::kFactorized},
+};
 
 }  // namespace moetune::spec

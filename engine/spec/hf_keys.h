@@ -56,12 +56,15 @@ inline constexpr std::array kModelKeys = {
         "model_type", FieldKind::text,
         "The family. The engine runs llama, mixtral and qwen3_moe. Plans also know "
         "mistral, qwen2, qwen3, qwen2_moe, qwen3_next, qwen3_5_text, qwen3_5_moe_text, "
-        "deepseek_v2, deepseek_v3, kimi_k2, gpt_oss, nemotron_h, gpt2, megatron_gpt "
-        "and megatron_gpt_moe; qwen3_5, qwen3_5_moe and kimi_k25 are multimodal ones.",
+        "qwen3_vl_moe_text, deepseek_v2, deepseek_v3, deepseek_v32, kimi_k2, glm4_moe, "
+        "glm4_moe_lite, glm_moe_dsa, minimax_m2, ernie4_5_moe, bailing_moe, bailing_moe_v2, "
+        "hunyuan_v1_moe, olmoe, llama4_text, phi3, phimoe, granitemoe, granitemoeshared, dbrx, "
+        "gpt_oss, nemotron, nemotron_h, gpt2, megatron_gpt and megatron_gpt_moe; qwen3_5, "
+        "qwen3_5_moe, qwen3_vl_moe, llama4 and kimi_k25 are multimodal ones.",
         Presence::required),
     detail::word_key("text_config", FieldKind::object,
-                     "The text part of qwen3_5, qwen3_5_moe and kimi_k25: read in place of the "
-                     "document, which adds tie_word_embeddings. Ignored in other families."),
+                     "The text part of multimodal families: read in place of the document, which "
+                     "adds tie_word_embeddings. Ignored in others."),
     detail::word_key("vision_config", FieldKind::object,
                      "Ignored: a vision tower is neither planned nor counted."),
     detail::size_key("vocab_size", 1, detail::kMaxVocab, "Tokens of the vocabulary.",
@@ -71,28 +74,47 @@ inline constexpr std::array kModelKeys = {
     detail::size_key("hidden_size", 1, detail::kMaxHidden, "Width of the residual stream.",
                      Presence::required),
     detail::size_key("n_embd", 1, detail::kMaxHidden, "The same, gpt2's spelling."),
+    detail::size_key(
+        "d_model", 1, detail::kMaxHidden,
+        "The same, dbrx's spelling. Keys within attn_config and ffn_config are read as "
+        "if they stood here."),
     detail::size_key("num_hidden_layers", 1, detail::kMaxLayers,
                      "Layers; nemotron_h may leave it to its pattern.", Presence::required),
     detail::size_key("n_layer", 1, detail::kMaxLayers, "The same, gpt2's spelling."),
+    detail::size_key("n_layers", 1, detail::kMaxLayers, "The same, dbrx's spelling."),
     detail::size_key("num_attention_heads", 1, detail::kMaxHeads, "Query heads.",
                      Presence::required),
     detail::size_key("n_head", 1, detail::kMaxHeads, "The same, gpt2's spelling."),
+    detail::size_key("n_heads", 1, detail::kMaxHeads, "The same, dbrx's spelling."),
     detail::size_key("num_key_value_heads", 1, detail::kMaxHeads,
-                     "Key and value heads; absent: as many as query heads. Ignored in deepseek_v2, "
-                     "deepseek_v3 and kimi_k2, which have as many."),
+                     "Key and value heads; absent: as many as query heads. Ignored in families of "
+                     "latent attention, which have as many."),
+    detail::size_key("kv_n_heads", 1, detail::kMaxHeads, "The same, dbrx's spelling."),
     detail::size_key("head_dim", 1, detail::kMaxHeadDim,
                      "Width of a head; absent: hidden_size / num_attention_heads. Ignored where "
                      "the qk_ and v_ keys below say it."),
     detail::size_key(
         "q_lora_rank", 0, detail::kMaxHidden,
-        "Width that queries are compressed to; null or 0: they are not. Of deepseek_v2, "
-        "deepseek_v3 and kimi_k2, as the next four, which are required there."),
+        "Width that queries are compressed to; null or 0: they are not. Of families of latent "
+        "attention (deepseek_v2, deepseek_v3, deepseek_v32, kimi_k2, glm4_moe_lite, "
+        "glm_moe_dsa), as the next four, which are required there."),
     detail::size_key("kv_lora_rank", 1, detail::kMaxHidden,
                      "Width that keys and values are compressed to."),
     detail::size_key("qk_nope_head_dim", 1, detail::kMaxHeadDim,
                      "Width of a query's and a key's part without positions."),
     detail::size_key("qk_rope_head_dim", 1, detail::kMaxHeadDim, "Of the part that is rotated."),
     detail::size_key("v_head_dim", 1, detail::kMaxHeadDim, "Width of a value head."),
+    detail::size_key("index_n_heads", 1, detail::kMaxHeads,
+                     "Heads of the indexer that chooses keys; deepseek_v32 and glm_moe_dsa, as the "
+                     "next, both required there."),
+    detail::size_key("index_head_dim", 1, detail::kMaxHeadDim, "Width of its heads."),
+    detail::size_key("index_topk_freq", 1, detail::kMaxLayers,
+                     "Every so many layers choose keys anew: only 1 is known.")
+        .or_else(1),
+    ModelKey{{.key = "indexer_types",
+              .quantity = Quantity::text,
+              .help = "The same as a list: only full is known."},
+             FieldKind::texts},
     detail::word_key("attn_output_gate", FieldKind::boolean,
                      "A gate on what attention puts out, as wide as the queries; absent: in "
                      "qwen3_next and qwen3_5."),
@@ -104,7 +126,8 @@ inline constexpr std::array kModelKeys = {
     detail::size_key(
         "full_attention_interval", 1, detail::kMaxLayers,
         "Every so many layers attend, the others are Gated DeltaNet; layer_types wins. "
-        "qwen3_next and qwen3_5, as the next five, which are required there.")
+        "qwen3_next and qwen3_5, as the next five, which are required there. In llama4 every so "
+        "many layers see all keys.")
         .or_else(4),
     detail::size_key("linear_conv_kernel_dim", 1, detail::kMaxKernel,
                      "Taps of Gated DeltaNet's convolution."),
@@ -130,55 +153,102 @@ inline constexpr std::array kModelKeys = {
     detail::size_key("conv_kernel", 1, detail::kMaxKernel, "Taps of its convolution."),
     detail::size_key(
         "intermediate_size", 1, detail::kMaxFfn,
-        "Width of dense layers, and of the experts of mixtral and gpt_oss. Required where the "
-        "model has either; in gpt2, megatron_gpt and megatron_gpt_moe absent: 4 x hidden_size."),
+        "Width of dense layers, and of the experts of families whose files have no "
+        "moe_intermediate_size, such as mixtral. Required where the model has either; in gpt2, "
+        "megatron_gpt and megatron_gpt_moe absent: 4 x hidden_size."),
     detail::size_key("n_inner", 1, detail::kMaxFfn, "The same, gpt2's spelling."),
+    detail::size_key("ffn_hidden_size", 1, detail::kMaxFfn, "The same, dbrx's spelling."),
+    detail::size_key("intermediate_size_mlp", 1, detail::kMaxFfn,
+                     "Width of llama4's dense layers."),
     detail::word_key("gated_mlp", FieldKind::boolean,
-                     "Three matrices in an MLP; false: two. Absent: two in nemotron_h, gpt2, "
-                     "megatron_gpt and megatron_gpt_moe."),
+                     "Three matrices in an MLP; false: two. Absent: two in nemotron, nemotron_h, "
+                     "gpt2, megatron_gpt and megatron_gpt_moe."),
     detail::size_key("num_local_experts", 0, detail::kMaxExperts,
-                     "Experts of a layer, the spelling of mixtral and gpt_oss."),
+                     "Experts of a layer, the spelling of mixtral, gpt_oss, minimax_m2, phimoe, "
+                     "granitemoe and llama4."),
     detail::size_key("num_experts", 0, detail::kMaxExperts,
-                     "Experts of a layer. Families with experts need it in one of its spellings."),
+                     "Experts of a layer. Families with experts need it in one of its spellings. "
+                     "This, the next and the widths of experts may be lists of the same number for "
+                     "each layer."),
+    detail::size_key("moe_num_experts", 0, detail::kMaxExperts,
+                     "The same, the spelling of ernie4_5_moe and dbrx."),
     detail::size_key("n_routed_experts", 0, detail::kMaxExperts,
-                     "Experts of a layer, the spelling of deepseek_v2, deepseek_v3, kimi_k2 and "
-                     "nemotron_h."),
+                     "Experts of a layer, the spelling of families of latent attention, glm4_moe "
+                     "and nemotron_h."),
     detail::size_key("num_experts_per_tok", 1, detail::kMaxExperts,
                      "Experts that a token is sent to. Required where there are experts."),
+    detail::size_key("moe_k", 1, detail::kMaxExperts, "The same, ernie4_5_moe's spelling."),
+    detail::size_key("moe_topk", 1, detail::kMaxExperts, "The same, hunyuan_v1_moe's spelling."),
+    detail::size_key("moe_top_k", 1, detail::kMaxExperts, "The same, dbrx's spelling."),
     detail::size_key("moe_intermediate_size", 1, detail::kMaxFfn,
-                     "Width of an expert. Required where there are experts, but in mixtral and "
-                     "gpt_oss; in megatron_gpt_moe absent: intermediate_size."),
+                     "Width of an expert. Required where there are experts, but in mixtral, "
+                     "gpt_oss, minimax_m2, olmoe, phimoe, granitemoe and dbrx, which do not read "
+                     "it; in megatron_gpt_moe, hunyuan_v1_moe and llama4 absent: "
+                     "intermediate_size."),
     detail::size_key("moe_latent_size", 0, detail::kMaxHidden,
                      "Width of what experts get and give; null or 0: hidden_size."),
     detail::size_key("shared_expert_intermediate_size", 0, detail::kMaxFfn,
                      "Width of the shared expert; 0: none. Required in qwen2_moe, qwen3_next and "
                      "qwen3_5_moe.")
         .or_else(0),
+    detail::size_key("shared_intermediate_size", 0, detail::kMaxFfn,
+                     "The same, granitemoeshared's spelling."),
     detail::size_key("moe_shared_expert_intermediate_size", 0, detail::kMaxFfn,
                      "The same in nemotron_h, required there where there are experts."),
     detail::size_key("n_shared_experts", 0, detail::kMaxExperts,
                      "Shared experts, each as wide as an expert; null or 0: none. Required in "
-                     "deepseek_v2, deepseek_v3 and kimi_k2; 0 in nemotron_h: no shared expert."),
+                     "families of latent attention, glm4_moe, ernie4_5_moe, bailing_moe and "
+                     "hunyuan_v1_moe; 0 in nemotron_h: no shared expert. llama4 has one."),
+    detail::size_key("moe_num_shared_experts", 0, detail::kMaxExperts,
+                     "The same, ernie4_5_moe's spelling."),
+    detail::size_key("num_shared_expert", 0, detail::kMaxExperts,
+                     "The same, hunyuan_v1_moe's spelling."),
+    detail::size_key("num_shared_experts", 0, detail::kMaxExperts,
+                     "The same, bailing_moe's spelling."),
     detail::word_key("shared_expert_gate", FieldKind::boolean,
                      "A gate on the shared expert, one number a token; absent: in qwen2_moe, "
                      "qwen3_next and qwen3_5_moe."),
     detail::word_key("topk_method", FieldKind::text,
                      "noaux_tc: a bias on the scores that choose experts. Absent: as the family "
                      "has it."),
+    detail::word_key("use_routing_bias", FieldKind::boolean,
+                     "The same in words of minimax_m2; wins. Ignored in mixtral and qwen3_moe."),
+    detail::word_key("moe_router_enable_expert_bias", FieldKind::boolean,
+                     "The same, bailing_moe's spelling."),
     detail::word_key("norm_topk_prob", FieldKind::boolean,
-                     "The chosen experts' weights add up to 1; always so in mixtral.")
+                     "The chosen experts' weights add up to 1; always so in mixtral and others "
+                     "that do not read it.")
         .or_else(0),
     detail::size_key("decoder_sparse_step", 1, detail::kMaxPositions,
                      "Layer i has experts where this divides i + 1; qwen2_moe, qwen3_moe, "
-                     "qwen3_next, qwen3_5_moe and megatron_gpt_moe.")
+                     "qwen3_next, qwen3_5_moe, qwen3_vl_moe, hunyuan_v1_moe, ernie4_5_moe, llama4 "
+                     "and megatron_gpt_moe.")
         .or_else(1),
+    detail::size_key("moe_layer_interval", 1, detail::kMaxPositions,
+                     "The same, ernie4_5_moe's spelling."),
+    detail::size_key("interleave_moe_layer_step", 1, detail::kMaxPositions,
+                     "The same, llama4's spelling."),
+    detail::size_key("moe_layer_start_index", 0, detail::kMaxPositions,
+                     "ernie4_5_moe: the first layer that may have experts.")
+        .or_else(0),
+    detail::size_key("moe_layer_end_index", -1, detail::kMaxPositions,
+                     "ernie4_5_moe: the last one; -1: the last of all.")
+        .or_else(-1),
+    ModelKey{{.key = "moe_layers",
+              .limits = {0, detail::kMaxPositions},
+              .help = "llama4: the layers with experts, in place of the step."},
+             FieldKind::numbers},
     ModelKey{{.key = "mlp_only_layers",
               .limits = {0, detail::kMaxPositions},
               .help = "Layers without experts; the same families."},
              FieldKind::numbers},
     detail::size_key("first_k_dense_replace", 0, detail::kMaxPositions,
-                     "Layers before the first with experts; required in deepseek_v2, deepseek_v3 "
-                     "and kimi_k2."),
+                     "Layers before the first with experts; required in families of latent "
+                     "attention, glm4_moe and bailing_moe, or mlp_layer_types."),
+    ModelKey{{.key = "mlp_layer_types",
+              .quantity = Quantity::text,
+              .help = "The same families: dense or sparse (with experts) for each layer; wins."},
+             FieldKind::texts},
     detail::size_key("moe_layer_freq", 1, detail::kMaxPositions,
                      "From there on layer i has experts where this divides i; the same families.")
         .or_else(1),
@@ -198,10 +268,11 @@ inline constexpr std::array kModelKeys = {
                      "All such blocks are one, with the same weights.")
         .or_else(0),
     detail::word_key("attention_bias", FieldKind::boolean,
-                     "Biases in attention. Absent: on queries, keys and values in qwen2 and "
-                     "qwen2_moe, on all in gpt_oss.")
+                     "Biases in attention; in qwen2, qwen2_moe, glm4_moe and bailing_moe on "
+                     "queries, keys and values. Absent: in qwen2 and qwen2_moe, on all in gpt_oss.")
         .or_else(0),
     detail::word_key("qkv_bias", FieldKind::boolean, "The same, the spelling of qwen2_moe."),
+    detail::word_key("use_qkv_bias", FieldKind::boolean, "The same, bailing_moe's spelling."),
     detail::word_key("mlp_bias", FieldKind::boolean,
                      "Biases in dense layers; llama. Of experts and router in gpt_oss, absent: "
                      "true. Ignored in mixtral and qwen3_moe, refused elsewhere.")
@@ -212,6 +283,7 @@ inline constexpr std::array kModelKeys = {
     detail::size_key("max_position_embeddings", 1, detail::kMaxPositions,
                      "Longest sequence that the model was made for."),
     detail::size_key("n_positions", 1, detail::kMaxPositions, "The same, gpt2's spelling."),
+    detail::size_key("max_seq_len", 1, detail::kMaxPositions, "The same, dbrx's spelling."),
     detail::word_key("position_embedding", FieldKind::text,
                      "rope, learned (a row for each position) or none. Absent: none in nemotron_h, "
                      "learned in gpt2, megatron_gpt and megatron_gpt_moe, rope elsewhere."),
@@ -220,32 +292,44 @@ inline constexpr std::array kModelKeys = {
         .or_else(0),
     detail::size_key("sliding_window", 1, detail::kMaxPositions,
                      "Keys that a query sees; null or none: all before it."),
+    detail::size_key("attention_chunk_size", 1, detail::kMaxPositions,
+                     "The same in llama4, whose keys come in chunks of so many: a query sees those "
+                     "of its chunk."),
+    detail::size_key("no_rope_layer_interval", 1, detail::kMaxLayers,
+                     "llama4: every so many layers see all keys."),
+    ModelKey{{.key = "no_rope_layers",
+              .limits = {0, 1},
+              .help = "llama4: the same as a list, 0 for such a layer and 1 for one with chunks. "
+                      "layer_types wins."},
+             FieldKind::numbers},
     detail::size_key("max_window_layers", 0, detail::kMaxPositions,
                      "qwen2 and qwen3: the first layer with a window. qwen2_moe: every other layer "
                      "before it has one.")
         .or_else(28),
     ModelKey{{.key = "layer_types",
               .quantity = Quantity::text,
-              .help = "A list of full_attention or sliding_attention, one for each layer; in "
-                      "qwen3_next and qwen3_5 of full_attention or linear_attention."},
+              .help = "A list of full_attention or sliding_attention (in llama4 also "
+                      "chunked_attention), one for each layer; in qwen3_next and qwen3_5 of "
+                      "full_attention or linear_attention."},
              FieldKind::texts},
     detail::word_key("norm", FieldKind::text,
-                     "rmsnorm or layernorm (with a bias). Absent: layernorm in gpt2, megatron_gpt "
-                     "and megatron_gpt_moe."),
+                     "rmsnorm or layernorm (with a bias). Absent: layernorm in phimoe, dbrx, "
+                     "nemotron, gpt2, megatron_gpt and megatron_gpt_moe."),
     detail::number_key("rms_norm_eps", 0, 1, "Epsilon of the norms."),
     detail::number_key("layer_norm_epsilon", 0, 1,
                        "The same, the spelling of gpt2 and nemotron_h."),
+    detail::number_key("norm_eps", 0, 1, "The same, nemotron's spelling."),
     detail::number_key("initializer_range", 0, 1, "Standard deviation of initial weights.")
         .or_else(0.02),
     detail::word_key("hidden_act", FieldKind::text,
                      "silu, swish, gelu, gelu_pytorch_tanh, gelu_new or relu; but in llama, "
-                     "mixtral and qwen3_moe also relu2. Absent: relu2 in nemotron_h, gelu in "
-                     "megatron_gpt and megatron_gpt_moe, gelu_new in gpt2."),
+                     "mixtral and qwen3_moe also relu2. Absent: relu2 in nemotron and nemotron_h, "
+                     "gelu in megatron_gpt and megatron_gpt_moe, gelu_new in gpt2."),
     detail::word_key("mlp_hidden_act", FieldKind::text, "The same, nemotron_h's spelling."),
     detail::word_key("activation_function", FieldKind::text, "The same, gpt2's spelling."),
     detail::word_key("tie_word_embeddings", FieldKind::boolean,
-                     "The head uses the embedding's weights. Absent: true in gpt2, megatron_gpt "
-                     "and megatron_gpt_moe.")
+                     "The head uses the embedding's weights. Absent: true in ernie4_5_moe, gpt2, "
+                     "megatron_gpt and megatron_gpt_moe.")
         .or_else(0),
     detail::number_key("rope_theta", 1.0001, 1e15, "Base of the rotary embedding."),
     detail::word_key("rope_scaling", FieldKind::object,
@@ -255,18 +339,21 @@ inline constexpr std::array kModelKeys = {
                      "Sequence length before scaling; wins over the one inside."),
     detail::number_key("partial_rotary_factor", 0, 1,
                        "Share of a head that is rotated; only 1 is supported in llama, mixtral and "
-                       "qwen3_moe. Absent: 0.25 in qwen3_next and qwen3_5.")
+                       "qwen3_moe. Absent: 0.25 in qwen3_next and qwen3_5, 0.5 in glm4_moe, "
+                       "minimax_m2 and nemotron.")
         .or_else(1),
     detail::number_key("attention_dropout", 0, 1,
                        "Only 0 is supported in llama, mixtral and qwen3_moe. Absent: 0.1 in gpt2, "
                        "megatron_gpt and megatron_gpt_moe.")
         .or_else(0),
-    detail::number_key("attn_pdrop", 0, 1, "The same, gpt2's spelling."),
+    detail::number_key("attn_pdrop", 0, 1, "The same, the spelling of gpt2 and dbrx."),
     detail::number_key("hidden_dropout", 0, 1,
                        "Dropout behind attention and MLP, with the same defaults.")
         .or_else(0),
-    detail::number_key("resid_pdrop", 0, 1, "The same, gpt2's spelling."),
-    detail::number_key("router_jitter_noise", 0, 1, "Only 0 is supported.").or_else(0),
+    detail::number_key("resid_pdrop", 0, 1, "The same, the spelling of gpt2, phi3 and dbrx."),
+    detail::number_key("output_dropout", 0, 1, "The same, bailing_moe's spelling."),
+    detail::number_key("router_jitter_noise", 0, 1, "Only 0 is supported; in phimoe it is ignored.")
+        .or_else(0),
     detail::word_key("quantization_config", FieldKind::object,
                      "Refused in llama, mixtral and qwen3_moe: quantized weights are not "
                      "supported. Ignored elsewhere: plans read no weights."),
@@ -274,14 +361,18 @@ inline constexpr std::array kModelKeys = {
 
 /// Of rope_scaling and rope_parameters.
 inline constexpr std::array kRopeKeys = {
-    detail::word_key("rope_type", FieldKind::text, "default, linear, dynamic, yarn or llama3."),
+    detail::word_key(
+        "rope_type", FieldKind::text,
+        "default, linear, dynamic, yarn or llama3; but in llama, mixtral and qwen3_moe "
+        "also longrope, or su, whose factors are ignored."),
     detail::word_key("type", FieldKind::text, "The same, an older spelling."),
     detail::number_key("rope_theta", 1.0001, 1e15, "Base."),
     detail::number_key("partial_rotary_factor", 0, 1, "As outside, and wins over it.").or_else(1),
     detail::size_key("original_max_position_embeddings", 1, detail::kMaxPositions,
                      "Sequence length before scaling."),
-    detail::number_key("factor", 1e-6, detail::kMaxFactor,
-                       "By which positions are scaled; required but in default and yarn."),
+    detail::number_key(
+        "factor", 1e-6, detail::kMaxFactor,
+        "By which positions are scaled; required but in default, yarn and longrope."),
     detail::number_key("low_freq_factor", 1e-6, detail::kMaxFactor, "llama3, required there."),
     detail::number_key("high_freq_factor", 1e-6, detail::kMaxFactor, "llama3, required there."),
     detail::number_key("beta_fast", 0, detail::kMaxFactor, "yarn; 0 is the default, too.")
@@ -306,6 +397,14 @@ consteval const ModelKey& row_of(const std::array<ModelKey, Size>& rows, std::st
 }
 
 }  // namespace detail
+
+/// Null for none.
+constexpr const FieldInfo* find_model_key(std::string_view name) {
+  for (const ModelKey& row : kModelKeys) {
+    if (row.info.key == name) return &row.info;
+  }
+  return nullptr;
+}
 
 /// The row of a key, which must be there: otherwise it does not compile.
 consteval const FieldInfo& model_key(std::string_view name) {

@@ -153,8 +153,7 @@ std::string letters_of(const std::vector<LayerKind>& kinds) {
 }
 
 void read_layers(JsonReader& reader, const Family& family, ModelSpec& model) {
-  const FieldInfo& key =
-      spelled_by(family, reader, model_key("num_hidden_layers"), model_key("n_layer"));
+  const FieldInfo& key = key_of(family, reader, model_key("num_hidden_layers"));
   if (family.mixer != MixerKeys::pattern) {
     constexpr const char* kOfMegatron = "num_layers";
     if (!reader.has(key) && reader.has(kOfMegatron)) {

@@ -42,11 +42,29 @@ inline const FieldInfo& spelled(const JsonReader& reader, const FieldInfo& key,
                                 const FieldInfo& other) {
   return !reader.has(key) && reader.has(other) ? other : key;
 }
-/// The same where only GPT-2 has the other spelling.
-inline const FieldInfo& spelled_by(const Family& family, const JsonReader& reader,
-                                   const FieldInfo& key, const FieldInfo& other) {
-  return family.is_plain_gpt ? spelled(reader, key, other) : key;
+/// The family's own name of a key; `key` where it has none.
+constexpr const FieldInfo& own_name(const Family& family, const FieldInfo& key) {
+  for (const Spelling& row : family.spellings) {
+    if (row.ours == key.key) return *find_model_key(row.theirs);
+  }
+  return key;
 }
+/// The same where the file has it, otherwise `key`.
+inline const FieldInfo& key_of(const Family& family, const JsonReader& reader,
+                               const FieldInfo& key) {
+  const FieldInfo& own = own_name(family, key);
+  return reader.has(own) ? own : key;
+}
+consteval bool have_spellings_rows() {
+  for (const Family& family : kFamilies) {
+    for (const Spelling& row : family.spellings) {
+      if (find_model_key(row.ours) == nullptr || find_model_key(row.theirs) == nullptr)
+        return false;
+    }
+  }
+  return true;
+}
+static_assert(have_spellings_rows(), "each spelling needs its row in kModelKeys");
 
 /// A layer of nemotron_h.
 struct PatternLetter {

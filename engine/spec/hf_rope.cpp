@@ -18,18 +18,26 @@ double read_rotary_ratio(JsonReader& reader, const Family& family, const FieldIn
   return ratio;
 }
 
+/// Longrope's factors change no cost: families that are only planned may have them.
+std::string read_rope_type(JsonReader& reader, const Family& family, const char* key) {
+  std::vector<std::string_view> types = {"default", "linear", "dynamic", "yarn", "llama3"};
+  if (!family.runs_in_engine) types.insert(types.end(), {"longrope", "su"});
+  const std::string type = reader.choice(key, std::span<const std::string_view>(types));
+  return type == "su" ? "longrope" : type;
+}
+
 /// Reads the scaling parameters of `reader`: the object rope_parameters (newer spelling) or
 /// rope_scaling (older).
 void read_rope_fields(JsonReader reader, const Family& family, RopeSpec& rope,
                       const ModelSpec& model) {
   const char* type_key = reader.has("rope_type") || !reader.has("type") ? "rope_type" : "type";
   if (reader.has(type_key)) {
-    rope.type = reader.choice(type_key, {"default", "linear", "dynamic", "yarn", "llama3"});
+    rope.type = read_rope_type(reader, family, type_key);
   }
   rope.theta = reader.number_or(rope_key("rope_theta"), rope.theta);
   rope.rotary_ratio =
       read_rotary_ratio(reader, family, rope_key("partial_rotary_factor"), rope.rotary_ratio);
-  if (rope.type == "default") return;
+  if (rope.type == "default" || rope.type == "longrope") return;
   if (rope.type == "dynamic" && model.head_dim <= 2) {
     reader.fail(type_key, "another rope type: dynamic needs a head_dim above 2");
   }
@@ -44,7 +52,8 @@ void read_rope_fields(JsonReader reader, const Family& family, RopeSpec& rope,
   if (rope.type == "llama3") {
     rope.low_freq_factor = reader.number(rope_key("low_freq_factor"));
     rope.high_freq_factor = reader.number(rope_key("high_freq_factor"));
-    if (rope.high_freq_factor <= rope.low_freq_factor) {
+    // Llama 4 is published with equal ones.
+    if (family.runs_in_engine && rope.high_freq_factor <= rope.low_freq_factor) {
       reader.fail("high_freq_factor",
                   fmt::format("more than low_freq_factor ({:g})", rope.low_freq_factor));
     }
@@ -105,7 +114,7 @@ void read_positions(JsonReader& reader, const Family& family, ModelSpec& model) 
 json rope_json(const RopeSpec& rope) {
   json document = {{"rope_type", rope.type}, {"rope_theta", rope.theta}};
   if (rope.rotary_ratio != 1) document["partial_rotary_factor"] = rope.rotary_ratio;
-  if (rope.type == "default") return document;
+  if (rope.type == "default" || rope.type == "longrope") return document;
   document["factor"] = rope.factor;
   if (rope.type == "llama3" || rope.type == "yarn") {
     document["original_max_position_embeddings"] = rope.original_max_position_embeddings;

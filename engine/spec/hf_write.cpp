@@ -56,6 +56,10 @@ void write_mixers(const ModelSpec& model, const Family& family, json& document) 
                        {"qk_nope_head_dim", mla.qk_nope_head_dim},
                        {"qk_rope_head_dim", mla.qk_rope_head_dim},
                        {"v_head_dim", mla.v_head_dim}});
+      if (family.has_indexer) {
+        document["index_n_heads"] = mla.index_heads;
+        document["index_head_dim"] = mla.index_head_dim;
+      }
       break;
     }
     case MixerKeys::gdn: {
@@ -96,7 +100,7 @@ void write_mtp(const ModelSpec& model, const Family& family, json& document) {
 }
 
 /// The step that makes these layers from the first with experts on: the inverse of reading
-/// moe_layer_freq.
+/// moe_layer_freq. 0: none does.
 int64_t layer_step(const std::vector<bool>& is_moe_layer, size_t first) {
   for (size_t step = 1; step <= is_moe_layer.size(); ++step) {
     bool fits = true;
@@ -105,7 +109,7 @@ int64_t layer_step(const std::vector<bool>& is_moe_layer, size_t first) {
     }
     if (fits) return static_cast<int64_t>(step);
   }
-  MOETUNE_CHECK(false, "no step makes these layers with experts");
+  return 0;
 }
 
 void write_placement(const ModelSpec& model, const Family& family, json& document) {
@@ -113,7 +117,14 @@ void write_placement(const ModelSpec& model, const Family& family, json& documen
   if (family.experts == ExpertKeys::deepseek) {
     const auto first = static_cast<size_t>(std::ranges::find(is_moe, true) - is_moe.begin());
     document["first_k_dense_replace"] = first;
-    document["moe_layer_freq"] = layer_step(is_moe, first);
+    const int64_t step = layer_step(is_moe, first);
+    if (step > 0) {
+      document["moe_layer_freq"] = step;
+      return;
+    }
+    json types = json::array();
+    for (const bool has_experts : is_moe) types.push_back(has_experts ? "sparse" : "dense");
+    document["mlp_layer_types"] = std::move(types);
     return;
   }
   if (family.experts == ExpertKeys::pattern) return;
@@ -125,15 +136,16 @@ void write_placement(const ModelSpec& model, const Family& family, json& documen
 }
 
 void write_shared(const ModelSpec& model, const Family& family, json& document) {
-  switch (family.experts) {
-    case ExpertKeys::deepseek:
+  switch (family.shared) {
+    case SharedKeys::counted:
+    case SharedKeys::one:
       document["n_shared_experts"] = model.shared_ffn_size / model.moe_ffn_size;
       break;
-    case ExpertKeys::pattern:
+    case SharedKeys::pattern:
       document["n_shared_experts"] = model.shared_ffn_size > 0 ? 1 : 0;
       document["moe_shared_expert_intermediate_size"] = model.shared_ffn_size;
       break;
-    default:
+    case SharedKeys::width:
       document["shared_expert_intermediate_size"] = model.shared_ffn_size;
       break;
   }

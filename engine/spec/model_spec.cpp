@@ -109,7 +109,16 @@ class ParameterCount {
     double sum = q_rank > 0 ? h_ * q_rank + q_rank * q : h_ * q;
     sum += h_ * (kv_rank + rope) + kv_rank * heads * (nope + v) + heads * v * h_;
     if (m_.has_qk_norm) sum += norm(q_rank) + norm(kv_rank);
-    return sum;
+    return sum + indexer();
+  }
+
+  /// Of queries from their latent, of one head of keys that all share, of a weight for each head;
+  /// LayerNorm on the keys. As in transformers 5's DeepseekV32Indexer.
+  [[nodiscard]] double indexer() const {
+    const auto heads = static_cast<double>(m_.mla.index_heads);
+    const auto dim = static_cast<double>(m_.mla.index_head_dim);
+    const auto q_rank = static_cast<double>(m_.mla.q_lora_rank);
+    return (q_rank > 0 ? q_rank : h_) * heads * dim + h_ * (dim + heads) + 2 * dim;
   }
 
   /// Queries, keys, values, gates and two numbers a head in; a convolution without bias over the
@@ -149,11 +158,15 @@ int64_t whole(double count) {
 
 /// Keys a query sees on average. Without a window L/2, the convention of published TFLOP/s; with
 /// one, each of the first `window` queries sees as many keys as there are and every later one
-/// `window`.
-double mean_context(int64_t window, int64_t seq_length) {
+/// `window`. Of chunks half of each.
+double mean_context(int64_t window, bool is_chunked, int64_t seq_length) {
   const auto length = static_cast<double>(seq_length);
   if (window <= 0 || window >= seq_length) return length / 2;
   const auto w = static_cast<double>(window);
+  if (is_chunked) {
+    const auto rest = static_cast<double>(seq_length % window);
+    return ((length - rest) * w + rest * rest) / (2 * length);
+  }
   return w - w * (w - 1) / (2 * length);
 }
 
@@ -184,7 +197,7 @@ class MultiplyAdds {
 
   /// What grows with the keys that a query sees.
   [[nodiscard]] double core(Mixer mixer, int64_t window) const {
-    const double context = mean_context(window, seq_length_);
+    const double context = mean_context(window, m_.has_chunked_windows, seq_length_);
     if (mixer == Mixer::gqa) return 2 * static_cast<double>(m_.q_size()) * context;
     if (mixer != Mixer::mla) return 0;
     return static_cast<double>(m_.num_heads) *

@@ -14,8 +14,9 @@ namespace moetune::spec {
 
 struct FieldPage;
 
-/// Rotary position embedding. `type` is one of default, linear, dynamic, yarn, llama3 (Hugging
-/// Face's names), or none where nothing is rotated.
+/// Rotary position embedding. `type` is one of default, linear, dynamic, yarn, llama3, longrope
+/// (Hugging Face's names), or none where nothing is rotated. Of longrope only plans know, and not
+/// its factors.
 struct RopeSpec {
   std::string type = "default";
   double theta = 10000.0;
@@ -58,6 +59,10 @@ struct MlaSpec {
   int64_t qk_nope_head_dim = 0;
   int64_t qk_rope_head_dim = 0;
   int64_t v_head_dim = 0;
+  /// Heads of the indexer that chooses the keys of each query (DeepSeek-V3.2, arXiv 2512.02556),
+  /// and their width; 0: all keys are seen.
+  int64_t index_heads = 0;
+  int64_t index_head_dim = 0;
 
   [[nodiscard]] int64_t qk_head_dim() const { return qk_nope_head_dim + qk_rope_head_dim; }
 };
@@ -139,6 +144,7 @@ struct ModelSpec {
   MtpSpec mtp;
   bool has_attention_gate = false;     ///< on the output of gqa, as wide as the queries
   bool has_attention_sinks = false;    ///< a learned logit of each query head
+  bool has_chunked_windows = false;    ///< windows are chunks of keys that lie side by side
   bool has_gated_mlp = true;           ///< false: two matrices an MLP instead of three
   bool has_shared_gate = false;        ///< a scalar gate on the shared expert
   bool has_router_bias = false;        ///< added to the scores that choose experts; no gradient
@@ -188,6 +194,9 @@ void set_mtp_depth(ModelSpec& model, int64_t depth);
 /// The first part of the model that only plans know so far, as a sentence; empty for a model that
 /// the engine runs.
 std::string engine_gap(const ModelSpec& model);
+/// What plans take of the model's family otherwise than it is, as an assumption is told; empty:
+/// nothing.
+std::string model_assumption(const ModelSpec& model);
 /// Throws base::UsageError with that sentence, if there is one. `source` names the model's file.
 void refuse_engine_gap(const ModelSpec& model, const Source& source);
 nlohmann::json to_json(const ModelSpec& model);

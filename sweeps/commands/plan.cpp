@@ -449,7 +449,10 @@ int run_plan_command(const CommandOptions& options) {
       std::vector<std::string>& notes = result.against->notes;
       notes.insert(notes.begin(), theirs->notes.begin(), theirs->notes.end());
       result.against->settings = theirs->settings;
-      std::ranges::copy(theirs->assumed, std::back_inserter(result.assumptions));
+      // What is assumed of the model holds for both.
+      std::ranges::copy_if(theirs->assumed, std::back_inserter(result.assumptions),
+                           [assumption = spec::model_assumption(*theirs->model)](
+                               const std::string& line) { return line != assumption; });
     }
   } else {
     settle(false);

@@ -36,6 +36,8 @@ std::string text_of(const spec::ModelSpec& m) {
   text += fmt::format("|{}|{}|{}|{}|{}", m.has_attention_gate, m.has_attention_sinks,
                       m.has_gated_mlp, m.has_shared_gate, m.has_expert_bias);
   text += fmt::format("|{}|{}", m.hidden_dropout > 0, m.attention_dropout > 0);
+  if (m.mla.index_heads > 0) text += fmt::format("|{}|{}", m.mla.index_heads, m.mla.index_head_dim);
+  if (m.has_chunked_windows) text += "|chunks";
   for (int64_t layer = 0; layer < m.num_layers; ++layer) {
     const auto i = static_cast<size_t>(layer);
     const spec::LayerKind kind = m.kind_of(layer);

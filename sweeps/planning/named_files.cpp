@@ -294,6 +294,8 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
     spec::set_mtp_depth(trained, mtp_depth);
     model = std::make_shared<const spec::ModelSpec>(std::move(trained));
   }
+  const std::string assumption = spec::model_assumption(*model);
+  if (!assumption.empty()) owned.assumed.push_back(assumption);
   owned.model = std::move(model);
   owned.hardware = std::move(hardware);
   owned.notes = config.notes;

@@ -268,6 +268,8 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
     }
     result.against = std::move(theirs);
   }
+  const std::string assumption = spec::model_assumption(*question.model);
+  if (!assumption.empty()) result.assumptions.push_back(assumption);
   if (question.model->num_experts > 0) {
     result.assumptions.push_back(fmt::format(
         "the busiest rank's experts receive {:.2f} of their share{}", question.load,

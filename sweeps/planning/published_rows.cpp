@@ -477,6 +477,8 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     result.model = std::make_shared<const spec::ModelSpec>(
         spec::model_from_json(model, spec::Source(source + " " + result.id + " model")));
     result.run.model = result.model.get();
+    const std::string assumption = spec::model_assumption(*result.model);
+    if (!assumption.empty()) result.assumed.push_back(assumption);
     result.run.hardware = result.hardware.get();
     result.run.seq_length = row.integer("seq_length", 0, 0);
     if (result.run.seq_length < 1) throw base::UsageError("does not state seq_length");

@@ -23,6 +23,9 @@ int64_t kv_down(D d) { return d.kv_lora + d.rope_dim; }
 /// By head, a key's own part and the value.
 int64_t kv_up(D d) { return d.kv - d.heads * d.rope_dim + d.v; }
 bool has_q_latent(const ModelSpec&, D d) { return d.q_lora > 0; }
+int64_t index_q(D d) { return d.index_heads * d.index_dim; }
+int64_t index_dim(D d) { return d.index_dim; }
+bool has_indexer(const ModelSpec&, D d) { return d.index_heads > 0; }
 
 constexpr ParamRow kParams[] = {
     {ParamKind::mla_q_down, "mla_q_down", q_lora, dim::hidden, Split::whole, Sync::replicated,
@@ -32,7 +35,17 @@ constexpr ParamRow kParams[] = {
     {ParamKind::mla_q_up, "mla_q_up", q, q_from, Split::rows, Sync::sharded},
     {ParamKind::mla_kv_down, "mla_kv_down", kv_down, dim::hidden, Split::whole, Sync::replicated},
     {ParamKind::mla_kv_norm, "mla_kv_norm", dim::one, kv_lora, Split::whole, Sync::replicated},
-    {ParamKind::mla_kv_up, "mla_kv_up", kv_up, kv_lora, Split::rows, Sync::sharded}};
+    {ParamKind::mla_kv_up, "mla_kv_up", kv_up, kv_lora, Split::rows, Sync::sharded},
+    // Attention runs over all keys: the indexer is memory and no work.
+    {ParamKind::index_q, "index_q", index_q, q_from, Split::whole, Sync::replicated, has_indexer},
+    {ParamKind::index_k, "index_k", index_dim, dim::hidden, Split::whole, Sync::replicated,
+     has_indexer},
+    {ParamKind::index_norm, "index_norm", dim::one, index_dim, Split::whole, Sync::replicated,
+     has_indexer},
+    {ParamKind::index_norm_bias, "index_norm_bias", dim::one, index_dim, Split::whole,
+     Sync::replicated, has_indexer},
+    {ParamKind::index_weights, "index_weights", [](D d) { return d.index_heads; }, dim::hidden,
+     Split::whole, Sync::replicated, has_indexer}};
 
 constexpr BufferRow kBuffers[] = {
     {Buf::mla_q_down, "mla_q_down", Part::mla, Keep::saved, kKept, kElement, tokens_if_q_latent,

@@ -180,9 +180,7 @@ void read_window_types(JsonReader& reader, const Family& family, int64_t window,
 int64_t read_window(JsonReader& reader, const Family& family) {
   const FieldInfo& key = key_of(family, reader, model_key("sliding_window"));
   if (reader.has(key)) return reader.integer(key);
-  const bool is_null =
-      reader.is_null(key) || reader.is_null(own_name(family, model_key("sliding_window")));
-  return is_null ? 0 : family.window;
+  return is_null(family, reader, model_key("sliding_window")) ? 0 : family.window;
 }
 
 }  // namespace

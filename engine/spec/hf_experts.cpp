@@ -13,12 +13,12 @@ namespace {
 /// The spelling that counts; the others must agree.
 std::string_view count_key(const JsonReader& reader, const Family& family) {
   const FieldInfo& own = key_of(family, reader, model_key("num_experts"));
-  if (own.key != model_key("num_experts").key) return own;
+  if (own.key != model_key("num_experts").key && reader.has(own)) return own;
   const bool is_routed =
       family.experts == ExpertKeys::deepseek || family.experts == ExpertKeys::pattern;
   if (is_routed && reader.has("n_routed_experts")) return "n_routed_experts";
   if (reader.has("num_local_experts")) return "num_local_experts";
-  return is_routed && !reader.has("num_experts") ? "n_routed_experts" : "num_experts";
+  return is_routed && !reader.has("num_experts") ? "n_routed_experts" : own.key;
 }
 
 /// Some families have a number for each layer: all must be the same.
@@ -139,7 +139,7 @@ int64_t read_shared_width(JsonReader& reader, const Family& family, int64_t expe
   const FieldInfo& count = key_of(family, reader, model_key("n_shared_experts"));
   switch (family.shared) {
     case SharedKeys::counted:
-      if (reader.is_null(count) || reader.is_null(own_name(family, count))) return 0;
+      if (is_null(family, reader, model_key("n_shared_experts")) && !reader.has(count)) return 0;
       return read_of_all_layers(reader, family, count) * expert_width;
     case SharedKeys::one:
       return reader.integer_or(count, 1) * expert_width;

@@ -49,11 +49,18 @@ constexpr const FieldInfo& own_name(const Family& family, const FieldInfo& key) 
   }
   return key;
 }
-/// The same where the file has it, otherwise `key`.
+/// The one of both that the file has. Where it has neither, the family's: so does a message name
+/// it.
 inline const FieldInfo& key_of(const Family& family, const JsonReader& reader,
                                const FieldInfo& key) {
   const FieldInfo& own = own_name(family, key);
-  return reader.has(own) ? own : key;
+  if (reader.has(own)) return own;
+  // Megatron's own GPTs have both names, and are written with ours.
+  return reader.has(key) || family.is_plain_gpt ? key : own;
+}
+/// Under either name.
+inline bool is_null(const Family& family, const JsonReader& reader, const FieldInfo& key) {
+  return reader.is_null(key) || reader.is_null(own_name(family, key));
 }
 consteval bool have_spellings_rows() {
   for (const Family& family : kFamilies) {

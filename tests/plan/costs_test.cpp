@@ -107,6 +107,32 @@ BOOST_AUTO_TEST_CASE(attention_costs_what_its_window_sees) {
   BOOST_TEST(few.cost.flops == 4 * (8 * 9 / 2 + 56 * 8) * windowed.model.q_size());
 }
 
+BOOST_AUTO_TEST_CASE(attention_in_chunks_sees_the_keys_of_its_own) {
+  LayerDims dims;
+  dims.sequences = 2;
+  dims.context_tokens = 2 * 8;
+  dims.window = 3;
+  dims.is_chunked = true;
+  BOOST_TEST(visible_pairs(dims) == 2 * (6 + 6 + 3));
+  dims.window = 8;
+  BOOST_TEST(visible_pairs(dims) == 2 * 36);
+  dims.window = 100;
+  BOOST_TEST(visible_pairs(dims) == 2 * 36);
+  // Positions 0, 1, 6 and 7 of eight, and 2 to 5, by chunks of 3: pairs that ranks split.
+  dims.window = 3;
+  dims.sequences = 1;
+  dims.context_tokens = 8;
+  dims.cp = 2;
+  const auto pairs = [&](int64_t queries_of, int64_t keys_of) {
+    dims.cp_rank = queries_of;
+    return visible_pairs(dims, keys_of);
+  };
+  BOOST_TEST(pairs(0, 0) == 3 + 3);
+  BOOST_TEST(pairs(0, 1) == 0);
+  BOOST_TEST(pairs(1, 0) == 2);
+  BOOST_TEST(pairs(1, 1) == 1 + 6);
+}
+
 // FLOPs of attention over 2^28 tokens do not fit 64 bits: what is beyond them is kept beside.
 BOOST_AUTO_TEST_CASE(attention_over_millions_of_tokens_does_not_overflow) {
   LayerDims dims;

@@ -26,7 +26,9 @@ int64_t core(const ModelSpec& m) { return m.num_heads * (m.mla.qk_head_dim() + m
 constexpr int64_t kLength = 128;
 
 BOOST_AUTO_TEST_CASE(forward_work_is_that_of_the_formula) {
-  for (const ModelSpec& model : {testing::small_deepseek(), testing::small_moonlight()}) {
+  // An indexer adds none.
+  for (const ModelSpec& model :
+       {testing::small_deepseek(), testing::small_moonlight(), testing::small_deepseek_sparse()}) {
     const int64_t num_layers = num_layers_with_mtp(model);
     const int64_t expected =
         2 * num_layers * (kLength * linear(model) + testing::causal_pairs(kLength) * core(model));
@@ -54,7 +56,11 @@ BOOST_AUTO_TEST_CASE(deepseek_v3_trains_with_the_published_work) {
 int64_t layer_parameters(const ModelSpec& m, bool is_moe) {
   const int64_t h = m.hidden_size;
   const int64_t latent_norms = m.mla.q_lora_rank + m.mla.kv_lora_rank;
-  const int64_t attention = linear(m) + latent_norms + (m.has_attention_output_bias ? h : 0);
+  const int64_t index_dim = m.mla.index_head_dim;
+  const int64_t indexer =
+      m.mla.index_heads * (m.mla.q_lora_rank * index_dim + h) + index_dim * h + 2 * index_dim;
+  const int64_t attention =
+      linear(m) + latent_norms + indexer + (m.has_attention_output_bias ? h : 0);
   const int64_t experts = m.num_experts * 3 * h * m.moe_ffn_size + 3 * h * m.shared_ffn_size +
                           h * m.num_experts + m.num_experts;  // and a bias for each
   return attention + 2 * h + (is_moe ? experts : 3 * h * m.ffn_size);
@@ -68,7 +74,8 @@ int64_t parameters(const ModelSpec& m) {
 }
 
 BOOST_AUTO_TEST_CASE(ranks_hold_the_parameters_of_the_formula) {
-  for (const ModelSpec& model : {testing::small_deepseek(), testing::small_moonlight()}) {
+  for (const ModelSpec& model :
+       {testing::small_deepseek(), testing::small_moonlight(), testing::small_deepseek_sparse()}) {
     for (const char* knobs : {"{}", R"({"tensor_model_parallel_size": 2, "data_parallel_size": 2,
                     "expert_model_parallel_size": 2, "expert_tensor_parallel_size": 2})",
                               R"({"context_parallel_size": 2, "expert_model_parallel_size": 2,

@@ -160,6 +160,14 @@ inline ModelSpec small_deepseek() {
   return m;
 }
 
+/// With an indexer of keys.
+inline ModelSpec small_deepseek_sparse() {
+  ModelSpec m = small_deepseek();
+  m.mla.index_heads = 2;
+  m.mla.index_head_dim = 8;
+  return m;
+}
+
 /// Queries in one step, two depths, an embedding that is the head.
 inline ModelSpec small_moonlight() {
   ModelSpec m = small_deepseek();
@@ -209,6 +217,18 @@ inline ModelSpec small_gpt_oss() {
   return m;
 }
 
+/// Llama 4: chunks of keys, which sequences are no multiple of; dense layers between others.
+inline ModelSpec small_llama4() {
+  ModelSpec m = small();
+  m.shared_ffn_size = 16;
+  m.has_chunked_windows = true;
+  std::vector<LayerKind> kinds = layers_of(Mixer::gqa, 4, 0);
+  kinds[0].feed_forward = kinds[2].feed_forward = FeedForward::dense;
+  set_layers(m, kinds);
+  m.attention_window = {24, 24, 24, 0};
+  return m;
+}
+
 /// GPT-3: LayerNorm, learned positions, plain MLPs, more rows of the vocabulary than entries.
 inline ModelSpec small_gpt() {
   ModelSpec m = small();
@@ -231,7 +251,8 @@ inline ModelSpec small_gpt() {
 inline std::vector<std::pair<std::string, ModelSpec>> small_models() {
   return {{"deepseek", small_deepseek()},     {"moonlight", small_moonlight()},
           {"qwen3_next", small_qwen3_next()}, {"nemotron", small_nemotron()},
-          {"gpt_oss", small_gpt_oss()},       {"gpt", small_gpt()}};
+          {"gpt_oss", small_gpt_oss()},       {"gpt", small_gpt()},
+          {"llama4", small_llama4()},         {"deepseek_sparse", small_deepseek_sparse()}};
 }
 
 inline spec::TrialSpec trial_of(const ModelSpec& model, const std::string& knobs = "{}",

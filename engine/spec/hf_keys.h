@@ -168,8 +168,8 @@ inline constexpr std::array kModelKeys = {
                      "granitemoe and llama4."),
     detail::size_key("num_experts", 0, detail::kMaxExperts,
                      "Experts of a layer. Families with experts need it in one of its spellings. "
-                     "This, the next and the widths of experts may be lists of the same number for "
-                     "each layer."),
+                     "Where only plans know the family, this, how many are chosen or shared, and "
+                     "their width may be lists of the same number for each layer."),
     detail::size_key("moe_num_experts", 0, detail::kMaxExperts,
                      "The same, the spelling of ernie4_5_moe and dbrx."),
     detail::size_key("n_routed_experts", 0, detail::kMaxExperts,

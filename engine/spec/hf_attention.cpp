@@ -193,6 +193,11 @@ void read_attention(JsonReader& reader, const Family& family, ModelSpec& model) 
     read_gqa_heads(reader, family, model);
   }
   if (family.has_indexer) read_indexer(reader, model);
+  for (const Unknown& row : family.unknown) {
+    if (reader.boolean_or(row.key, false)) {
+      reader.fail(row.key, fmt::format("false: {} are not modelled", row.what));
+    }
+  }
   if (family.mixer == MixerKeys::gdn) read_gdn(reader, model);
   model.has_qk_norm = reader.boolean_or(model_key("use_qk_norm"), family.has_qk_norm);
   model.has_attention_gate =

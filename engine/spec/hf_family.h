@@ -62,6 +62,12 @@ struct Spelling {
   std::string_view theirs;
 };
 
+/// A key that must be false, as what it turns on is no block.
+struct Unknown {
+  std::string_view key;
+  std::string_view what;
+};
+
 /// What differs between the families: defaults of absent fields, and which fields mean something.
 struct Family {
   std::string_view name;
@@ -99,6 +105,7 @@ struct Family {
   int64_t max_positions = 32768;
   int64_t window = 0;  ///< 0: none
   std::span<const Spelling> spellings{};
+  std::span<const Unknown> unknown{};
   /// What plans take otherwise than it is, as it is told; empty: nothing.
   std::string_view assumed{};
 };
@@ -123,6 +130,7 @@ inline constexpr Spelling kErnieSpellings[] = {{"num_experts", "moe_num_experts"
                                                {"decoder_sparse_step", "moe_layer_interval"}};
 inline constexpr Spelling kHunyuanSpellings[] = {{"num_experts_per_tok", "moe_topk"},
                                                  {"n_shared_experts", "num_shared_expert"}};
+inline constexpr Unknown kHunyuanUnknown[] = {{"use_cla", "layers that share keys and values"}};
 inline constexpr Spelling kBailingSpellings[] = {
     {"n_shared_experts", "num_shared_experts"},
     {"attention_bias", "use_qkv_bias"},
@@ -204,10 +212,10 @@ constexpr Family qwen_gdn(std::string_view name, ExpertKeys experts) {
           .rotary_ratio = 0.25};
 }
 
-/// The text part of Qwen3-VL with experts.
-constexpr Family qwen3_vl_moe(std::string_view name) {
+/// The text part of Qwen3-VL, with or without experts.
+constexpr Family qwen3_vl(std::string_view name, ExpertKeys experts) {
   return {.name = name,
-          .experts = ExpertKeys::qwen,
+          .experts = experts,
           .has_qk_norm = true,
           .normalizes_topk = true,
           .reads_norm_topk = false,
@@ -343,8 +351,10 @@ inline constexpr std::array kFamilies = {
            .rotary_ratio = 0.5,
            .eps = 1e-5,
            .max_positions = 131072},
-    detail::qwen3_vl_moe("qwen3_vl_moe"),
-    detail::qwen3_vl_moe("qwen3_vl_moe_text"),
+    detail::qwen3_vl("qwen3_vl_moe", ExpertKeys::qwen),
+    detail::qwen3_vl("qwen3_vl_moe_text", ExpertKeys::qwen),
+    detail::qwen3_vl("qwen3_vl", ExpertKeys::none),
+    detail::qwen3_vl("qwen3_vl_text", ExpertKeys::none),
     Family{.name = "minimax_m2",
            .experts = ExpertKeys::mixtral,
            .biases = BiasRule::none,
@@ -379,7 +389,8 @@ inline constexpr std::array kFamilies = {
            .reads_norm_topk = false,
            .eps = 1e-5,
            .max_positions = 2048,
-           .spellings = detail::kHunyuanSpellings},
+           .spellings = detail::kHunyuanSpellings,
+           .unknown = detail::kHunyuanUnknown},
     Family{.name = "olmoe",
            .experts = ExpertKeys::mixtral,
            .has_qk_norm = true,
@@ -440,8 +451,8 @@ constexpr const Family* find_family(std::string_view name) {
 }
 
 /// Multimodal configs, whose text part has a family of its own.
-inline constexpr std::array<std::string_view, 5> kMultimodal = {
-    "qwen3_5", "qwen3_5_moe", "kimi_k25", "qwen3_vl_moe", "llama4"};
+inline constexpr std::array<std::string_view, 6> kMultimodal = {
+    "qwen3_5", "qwen3_5_moe", "kimi_k25", "qwen3_vl", "qwen3_vl_moe", "llama4"};
 
 /// Objects within a config whose keys some families have as if they stood beside them.
 inline constexpr std::array<std::string_view, 2> kInnerParts = {"attn_config", "ffn_config"};

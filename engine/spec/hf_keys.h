@@ -56,11 +56,12 @@ inline constexpr std::array kModelKeys = {
         "model_type", FieldKind::text,
         "The family. The engine runs llama, mixtral and qwen3_moe. Plans also know "
         "mistral, qwen2, qwen3, qwen2_moe, qwen3_next, qwen3_5_text, qwen3_5_moe_text, "
-        "qwen3_vl_moe_text, deepseek_v2, deepseek_v3, deepseek_v32, kimi_k2, glm4_moe, "
+        "qwen3_vl_text, qwen3_vl_moe_text, deepseek_v2, deepseek_v3, deepseek_v32, kimi_k2, "
+        "glm4_moe, "
         "glm4_moe_lite, glm_moe_dsa, minimax_m2, ernie4_5_moe, bailing_moe, bailing_moe_v2, "
         "hunyuan_v1_moe, olmoe, llama4_text, phi3, phimoe, granitemoe, granitemoeshared, dbrx, "
         "gpt_oss, nemotron, nemotron_h, gpt2, megatron_gpt and megatron_gpt_moe; qwen3_5, "
-        "qwen3_5_moe, qwen3_vl_moe, llama4 and kimi_k25 are multimodal ones.",
+        "qwen3_5_moe, qwen3_vl, qwen3_vl_moe, llama4 and kimi_k25 are multimodal ones.",
         Presence::required),
     detail::word_key("text_config", FieldKind::object,
                      "The text part of multimodal families: read in place of the document, which "
@@ -115,6 +116,8 @@ inline constexpr std::array kModelKeys = {
               .quantity = Quantity::text,
               .help = "The same as a list: only full is known."},
              FieldKind::texts},
+    detail::word_key("use_cla", FieldKind::boolean,
+                     "hunyuan_v1_moe: layers that share keys and values; only false is known."),
     detail::word_key("attn_output_gate", FieldKind::boolean,
                      "A gate on what attention puts out, as wide as the queries; absent: in "
                      "qwen3_next and qwen3_5."),

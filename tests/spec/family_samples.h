@@ -191,6 +191,7 @@ inline std::vector<json> all_samples() {
           with(deepseek_v32(), {{"model_type", "glm_moe_dsa"}}),
           with(deepseek_v3(), {{"model_type", "glm4_moe_lite"}}),
           qwen3_vl_moe(),
+          plain("qwen3_vl_text"),
           with_local_experts("minimax_m2"),
           ernie(),
           bailing(),

@@ -101,6 +101,8 @@ BOOST_AUTO_TEST_CASE(a_number_for_each_layer_must_be_the_same) {
   BOOST_TEST(m.shared_ffn_size == 16);
   BOOST_TEST(m.num_moe_layers() == 4);
   BOOST_TEST(m.has_qk_norm);
+  BOOST_TEST(error_of(with(hunyuan(), {{"use_cla", false}})) == "");
+  BOOST_TEST(contains(error_of(with(hunyuan(), {{"use_cla", true}})), "'use_cla' is true"));
   const ModelSpec plain_width = read(without(hunyuan(), "moe_intermediate_size"));
   BOOST_TEST(plain_width.moe_ffn_size == 48);
   for (const char* key : {"moe_topk", "moe_intermediate_size", "num_shared_expert"}) {
@@ -175,6 +177,11 @@ BOOST_AUTO_TEST_CASE(multimodal_files_have_their_text_part_read) {
                      {"vision_config", {{"depth", 27}}}};
   BOOST_TEST(read(qwen).family == "qwen3_vl_moe_text");
   BOOST_TEST(read(qwen).ties_embeddings);
+  const ModelSpec dense =
+      read({{"model_type", "qwen3_vl"}, {"text_config", plain("qwen3_vl_text")}});
+  BOOST_TEST(dense.family == "qwen3_vl_text");
+  BOOST_TEST(dense.has_qk_norm);
+  BOOST_TEST(dense.num_experts == 0);
   // Always, whatever the file says.
   BOOST_TEST(read(with(qwen3_vl_moe(), {{"norm_topk_prob", false}})).normalizes_topk);
 }

@@ -113,7 +113,7 @@ inline constexpr OutputKey kDiagnosisKeys[] = {
     {"run.failures[].collective.waited_s", "number or null", "s", "Until it was given up."},
     {"run.failures[].waiting_ranks[]", "list of integers", "", "With collective: who reported it."},
     {"run.failures[].missing_ranks[]", "list of integers", "",
-     "With collective: who did not come or was behind, as far as the log can tell."},
+     "Where ranks waited: who did not come or was behind, as far as the log can tell."},
     {"run.files[]", "list of texts", "", "The logs that were read."},
     {"run.notes[]", "list of texts", "", "What the logs leave in doubt."},
     {"ranks[].rank", "integer or null", "", "Whose trace, where the file or its name says it."},

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
+#include <vector>
 
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
+#include "sweeps/runs/ended_processes.h"
 #include "sweeps/runs/log_collector.h"
 #include "sweeps/runs/text_scan.h"
+#include "sweeps/runs/waiting_ranks.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -17,6 +21,18 @@ using log_text::behind;
 using log_text::bytes_behind;
 using log_text::integer_behind;
 using log_text::leading_integer;
+using processes::read_box_others;
+using processes::read_box_rank;
+using processes::read_box_root;
+using processes::read_box_time;
+using processes::read_exit_code;
+using processes::read_forced;
+using processes::read_killed_by_shell;
+using processes::read_named_signal;
+using processes::read_on_signal;
+using processes::read_signalled_task;
+using processes::read_step_end;
+using processes::read_task;
 
 constexpr int64_t kMostNamedRank = 1'000'000;
 
@@ -40,7 +56,7 @@ OutOfMemoryFacts out_of_memory_facts(std::string_view text) {
   if (const auto old = behind(text, "(GPU ")) {
     facts.capacity_bytes = bytes(*old, "; ");
     facts.allocated_bytes = bytes(*old, "total capacity; ");
-    facts.free_bytes = bytes(*old, "already allocated; ");
+    facts.free_bytes = bytes_behind(*old, "already allocated; ");
     const int64_t reserved = bytes(*old, " free; ");
     facts.reserved_unallocated_bytes = std::max<int64_t>(reserved - facts.allocated_bytes, 0);
     return facts;
@@ -49,7 +65,7 @@ OutOfMemoryFacts out_of_memory_facts(std::string_view text) {
   const auto rest = behind(text, " has a total capac");
   if (!rest) return facts;
   facts.capacity_bytes = bytes(*rest, "ty of ");
-  facts.free_bytes = bytes(*rest, "of which ");
+  facts.free_bytes = bytes_behind(*rest, "of which ");
   facts.in_use_bytes = bytes(*rest, "this process has ");
   // "Process 4242 has 61.2 GiB memory in use.": another one, or, where none is "this process",
   // itself.
@@ -77,14 +93,91 @@ bool read_out_of_memory(const FailureForm& form, std::string_view text, size_t a
     if (bytes > 0) detail += before + base::format_bytes(bytes) + behind_it;
   };
   add(", of ", facts.capacity_bytes, "");
-  if (facts.capacity_bytes > 0) {
-    detail += fmt::format(" {} were free", base::format_bytes(facts.free_bytes));
+  if (facts.capacity_bytes > 0 && facts.free_bytes) {
+    detail += fmt::format(" {} were free", base::format_bytes(*facts.free_bytes));
   }
   add("; PyTorch had ", facts.allocated_bytes, " allocated");
   add(" and ", facts.reserved_unallocated_bytes, " reserved but unallocated");
   add(", ", facts.graph_pool_bytes, " of it in pools of graphs");
+  if (text.substr(0, at).ends_with("HIP ")) log.prove_rocm();
   Failure* failure = log.add_failure(form, -1, detail);
+  // A line before it may have named the class alone, as Ray's does.
+  if (failure == nullptr) failure = log.failure_without_memory(form, detail);
   if (failure != nullptr) failure->memory = facts;
+  return true;
+}
+
+/// The class of PyTorch's exception, whatever its words. Ray and Java name theirs like it, which
+/// are of the host; PyTorch's usual words have a row with their figures.
+bool read_out_of_memory_class(const FailureForm& form, std::string_view text, size_t at,
+                              LogCollector& log) {
+  const std::string_view path = text.substr(0, at);
+  const bool is_of_another = path.find("ray.exceptions.") != std::string_view::npos &&
+                             !path.ends_with('(');  // "RayTaskError(OutOfMemoryError)"
+  if (is_of_another || path.starts_with("java.")) return false;
+  if (out_of_memory_facts(text.substr(at)).asked_bytes > 0) return false;
+  log.add_failure(form, -1, text);
+  return true;
+}
+
+/// "MemoryError", "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 12.0 GiB ...":
+/// Python's own, and no class of a library that ends alike.
+bool read_memory_error(const FailureForm& form, std::string_view text, size_t at,
+                       LogCollector& log) {
+  const std::string_view path = text.substr(0, at);
+  const bool is_pythons =
+      path.empty() || path.ends_with(' ') || path.ends_with('.') || path.ends_with("_Array");
+  if (!is_pythons || text.find("CUDA") != std::string_view::npos) return false;
+  log.add_failure(form, -1, text);
+  return true;
+}
+
+/// "std::bad_alloc" of C++; libraries throw it for memory of a device, too.
+bool read_bad_alloc(const FailureForm& form, std::string_view text, size_t, LogCollector& log) {
+  const bool is_of_device =
+      text.find("CUDA") != std::string_view::npos || text.find("cuda") != std::string_view::npos;
+  if (is_of_device) return false;
+  log.add_failure(form, -1, text);
+  return true;
+}
+
+/// "aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: ... Available Free mem : 0 MB". The
+/// resources may be others where memory is left.
+bool read_queue_without_memory(const FailureForm& form, std::string_view text, size_t at,
+                               LogCollector& log) {
+  constexpr int64_t kNothingLeftMib = 64;  // less than a queue needs for its kernels
+  const auto free_mib = integer_behind(text.substr(at), "Available Free mem : ");
+  if (!free_mib || *free_mib > kNothingLeftMib) return false;
+  log.prove_rocm();
+  log.add_failure(form, -1, text.substr(at));
+  return true;
+}
+/// "Cuda failure 2 'out of memory'" of NCCL, "HIP failure 'out of memory'" of RCCL, "CUDA error
+/// deep_ep.cpp:129 'out of memory'" of DeepEP. Programs that look for these words quote them, too.
+bool read_quoted_out_of_memory(const FailureForm& form, std::string_view text, size_t at,
+                               LogCollector& log) {
+  std::string_view front = log_text::bare(text.substr(0, at));
+  const size_t end = front.find_last_not_of("0123456789");
+  if (end == std::string_view::npos) return false;
+  const bool has_number = end + 1 < front.size();
+  front = front.substr(0, end + 1);
+  const bool is_place = has_number && front.ends_with(':');
+  if (!is_place && !log_text::bare(front).ends_with(" failure")) return false;
+  if (front.find("HIP failure") != std::string_view::npos) log.prove_rocm();
+  log.add_failure(form, -1, text);
+  return true;
+}
+
+bool read_hip_out_of_memory(const FailureForm& form, std::string_view text, size_t,
+                            LogCollector& log) {
+  log.prove_rocm();
+  log.add_failure(form, -1, text);
+  return true;
+}
+bool read_queue_error(const FailureForm& form, std::string_view text, size_t at,
+                      LogCollector& log) {
+  log.prove_rocm();
+  log.add_failure(form, -1, text.substr(text.find("HSA_", at)));
   return true;
 }
 
@@ -148,6 +241,42 @@ bool read_gloo_timeout(const FailureForm& form, std::string_view text, size_t at
       fmt::format("a {} over gloo", log_text::printable(log_text::up_to(*operation, " "), 40));
   Failure* failure = log.add_failure(form, -1, "");
   if (failure != nullptr) failure->timeout = timeout;
+  return true;
+}
+
+/// "Rank 5 failed to pass monitoredBarrier in 600000 ms", "[Rank 0]: Ranks 3, 5 failed to ...".
+bool read_monitored_barrier(const FailureForm& form, std::string_view text, size_t at,
+                            LogCollector& log) {
+  constexpr size_t kMostMissing = 65'536;
+  const size_t word = text.rfind("Rank", at);
+  if (word == std::string_view::npos) return false;
+  const size_t first = text.find_first_of("0123456789", word);
+  if (first >= at) return false;
+  const std::string_view list = text.substr(first, at - first);
+  std::vector<int> missing;
+  for (std::string_view rest = list; !rest.empty() && missing.size() < kMostMissing;) {
+    const auto rank = leading_integer(rest);
+    if (!rank || *rank < 0 || *rank >= kMostNamedRank) return false;
+    missing.push_back(static_cast<int>(*rank));
+    rest.remove_prefix(std::min(rest.find_first_of(","), rest.size() - 1) + 1);
+  }
+  const auto waited_ms = leading_integer(text.substr(at + form.anchor.size()));
+  std::string detail = fmt::format("{} {} did not come", missing.size() == 1 ? "rank" : "ranks",
+                                   log_text::printable(list));
+  if (waited_ms && *waited_ms > 0) {
+    detail += " in " + words_of_seconds(static_cast<double>(*waited_ms) / 1e3);
+  }
+  Failure* failure = log.add_failure(form, -1, detail);
+  if (failure != nullptr) failure->missing_ranks = std::move(missing);
+  return true;
+}
+
+/// "Timed out initializing process group in store based barrier on rank: 3, for key: ...".
+bool read_store_barrier(const FailureForm& form, std::string_view text, size_t at,
+                        LogCollector& log) {
+  const auto named = leading_integer(text.substr(at + form.anchor.size()));
+  const bool is_rank = named && *named >= 0 && *named < kMostNamedRank;
+  log.add_failure(form, log.rank() >= 0 || !is_rank ? -1 : static_cast<int>(*named), text);
   return true;
 }
 
@@ -217,6 +346,7 @@ bool read_boxed_message(const FailureForm& form, std::string_view text, size_t a
 /// Of memory there are rows of their own.
 bool read_device_error(const FailureForm& form, std::string_view text, size_t at,
                        LogCollector& log) {
+  if (form.anchor.starts_with("HIP ")) log.prove_rocm();
   if (text.substr(at).find("out of memory") != std::string_view::npos) return false;
   return read_message(form, text, at, log);
 }
@@ -232,7 +362,30 @@ bool read_slurm(const FailureForm& form, std::string_view text, size_t at, LogCo
   const size_t stars = text.rfind("*** ", at);
   std::string_view said = text.substr(stars == std::string_view::npos ? 0 : stars + 4);
   said = said.substr(0, std::min(said.find(" ***"), said.size()));
+  log.is_step_ended = true;
   log.add_failure(form, -1, said);
+  return true;
+}
+
+/// A reason that no row names: such as "DUE TO JOB NOT ENDING WITH SIGNALS".
+bool read_other_cancel(const FailureForm& form, std::string_view text, size_t at,
+                       LogCollector& log) {
+  constexpr std::string_view kReason = "DUE TO ";
+  const std::string_view rest = text.substr(at);
+  if (rest.find(kReason) == std::string_view::npos) return false;
+  for (const FailureForm& other : failure_forms()) {
+    const bool is_said = rest.find(other.anchor) != std::string_view::npos;
+    if (other.anchor.starts_with(kReason) && is_said) return false;
+  }
+  return read_slurm(form, text, at, log);
+}
+
+/// "Job 4242 exceeded memory limit (67108864 > 65536000), being killed": Slurm before it had
+/// cgroups. Without the last words it is a warning.
+bool read_memory_limit(const FailureForm& form, std::string_view text, size_t at,
+                       LogCollector& log) {
+  if (text.substr(at).find("being killed") == std::string_view::npos) return false;
+  log.add_failure(form, -1, text);
   return true;
 }
 
@@ -242,91 +395,6 @@ bool read_plain_cancel(const FailureForm& form, std::string_view text, size_t at
   const std::string_view rest = text.substr(at);
   if (rest.find("DUE TO") != std::string_view::npos) return false;
   return read_slurm(form, text, at, log);
-}
-
-constexpr std::string_view kBoxCode = "exitcode  : ";
-
-struct SignalWords {
-  int number;
-  std::string_view words;
-};
-constexpr std::array kSignalWords = {
-    SignalWords{6, "SIGABRT: a watchdog or an assertion of C++"},
-    SignalWords{7, "SIGBUS: most often /dev/shm is full"},
-    SignalWords{9, "SIGKILL: most often the host ran out of memory, or a scheduler ended it"},
-    SignalWords{11, "SIGSEGV: it touched memory that is not its own"},
-    SignalWords{15, "SIGTERM: asked to end, most often because another rank had failed"},
-};
-
-std::string exit_words(int code) {
-  const int signal = code < 0 ? -code : (code > 128 ? code - 128 : 0);
-  for (const SignalWords& row : kSignalWords) {
-    if (row.number == signal) return fmt::format("exit code {} ({})", code, row.words);
-  }
-  return fmt::format("exit code {}", code);
-}
-
-/// "task 3:" of srun; -1 where it names several or none.
-int task_in(std::string_view text) {
-  const auto task = integer_behind(text, ": task ");
-  return task && *task >= 0 && *task < 1'000'000 ? static_cast<int>(*task) : -1;
-}
-
-/// What srun says of a task, or anybody of itself.
-bool read_task(const FailureForm& form, std::string_view text, size_t, LogCollector& log) {
-  log.add_failure(form, task_in(text), text);
-  return true;
-}
-
-/// "  exitcode  : -9 (pid: 4242)" in torchrun's box, which names the rank before; "failed
-/// (exitcode: -9) local_rank: 3" of torchrun; "task 3: Exited with exit code 1" of srun.
-bool read_exit_code(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
-  const auto code = leading_integer(text.substr(at + form.anchor.size()));
-  constexpr int64_t kMostCode = 255;
-  if (!code || *code < -kMostCode || *code > kMostCode || *code == 0) return false;
-  const bool is_box = form.anchor == kBoxCode;
-  const int rank = is_box ? log.box_rank : task_in(text);
-  const bool is_root = is_box && log.is_root_cause;
-  const int exit_code = static_cast<int>(*code);
-  const auto pid = integer_behind(text, "(pid: ");
-  // Those that were sent SIGTERM, or SIGKILL where that did not help, are the others.
-  const bool is_forced = exit_code == -9 && pid && log.forced_pids.contains(*pid);
-  const bool is_victim = exit_code == -15 || exit_code == -6 || is_forced;
-  const bool is_signal = exit_code < 0 || exit_code > 128;
-  const auto& row = failure_form(is_victim ? "ended" : (is_signal ? "signal" : "exit-code"));
-  std::string detail = is_forced ? "SIGKILL of the launcher, as it did not end when asked to"
-                                 : exit_words(exit_code);
-  if (is_root) detail += ", the first that torchrun saw";
-  Failure* failure = log.add_failure(row, rank, detail);
-  if (failure != nullptr) failure->exit_code = exit_code;
-  return true;
-}
-
-/// "Unable to shutdown process 4242 via 15, forcefully exiting via 9".
-bool read_forced(const FailureForm&, std::string_view text, size_t, LogCollector& log) {
-  constexpr size_t kMostForced = 65'536;
-  const auto pid = integer_behind(text, "shutdown process ");
-  if (!pid || log.forced_pids.size() >= kMostForced) return false;
-  log.forced_pids.insert(*pid);
-  return true;
-}
-
-bool read_box_root(const FailureForm&, std::string_view, size_t, LogCollector& log) {
-  log.is_root_cause = true;
-  return true;
-}
-bool read_box_others(const FailureForm&, std::string_view, size_t, LogCollector& log) {
-  log.is_root_cause = false;
-  return true;
-}
-/// Of the entry: it is not that of the lines before the box.
-bool read_box_time(const FailureForm&, std::string_view, size_t, LogCollector& log) {
-  return log.time().has_value();
-}
-bool read_box_rank(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
-  const auto rank = leading_integer(text.substr(at + form.anchor.size()));
-  log.box_rank = rank && *rank >= 0 && *rank < 1'000'000 ? static_cast<int>(*rank) : -1;
-  return true;
 }
 
 constexpr ForeignStatus kOom = ForeignStatus::oom;
@@ -340,7 +408,7 @@ constexpr bool kOfAnother = true;
 
 /// In the order of blame within a class.
 constexpr FailureForm kFailureForms[] = {
-    // Slurm.
+    // Slurm and other schedulers.
     {"slurm-time-limit", "DUE TO TIME LIMIT", kInterrupted, Blame::outside, "Slurm's time limit",
      false, read_slurm},
     {"slurm-preempted", "DUE TO PREEMPTION", kInterrupted, Blame::outside, "preempted by Slurm",
@@ -349,13 +417,23 @@ constexpr FailureForm kFailureForms[] = {
      false, read_slurm},
     {"slurm-node-failure", "DUE TO NODE FAILURE", kInterrupted, Blame::outside, "a node failed",
      false, read_slurm},
+    {"slurm-node-failure", "srun: error: Node failure on ", kInterrupted, Blame::outside,
+     "a node failed"},
     {"slurm-cancelled", "DUE to SIGNAL", kInterrupted, Blame::outside, "cancelled", false,
      read_slurm},
+    {"slurm-cancelled", " CANCELLED AT ", kInterrupted, Blame::outside, "ended by Slurm", false,
+     read_other_cancel},
+    {"time-limit", "PBS: job killed: walltime", kInterrupted, Blame::outside,
+     "the time limit of "
+     "PBS"},
+    {"time-limit", "TERM_RUNLIMIT: ", kInterrupted, Blame::outside, "the time limit of LSF"},
     // Configuration.
     {"arguments", "error: unrecognized arguments:", kFailed, Blame::cause,
      "flags that this release does not know", false, read_message},
     {"arguments", "nrecognized options: ", kFailed, Blame::cause,
      "options that this release does not know", false, read_boxed_message},
+    {"arguments", "error: ambiguous option: ", kFailed, Blame::cause,
+     "the beginning of a flag fits several", false, read_message},
     {"arguments", "error: argument --", kFailed, Blame::cause, "a flag has a wrong value"},
     {"arguments", "error: the following arguments are required:", kFailed, Blame::cause,
      "flags are missing", false, read_message},
@@ -379,18 +457,59 @@ constexpr FailureForm kFailureForms[] = {
     // Memory of a device.
     {"cuda-oom", "out of memory. Tried to allocate", kOom, Blame::cause, "out of GPU memory", false,
      read_out_of_memory},
+    {"cuda-oom", "OutOfMemoryError", kOom, Blame::cause, "out of GPU memory", kInTraceback,
+     read_out_of_memory_class},
     {"cuda-oom", "CUDA error: out of memory", kOom, Blame::cause,
      "out of GPU memory outside of PyTorch's allocator"},
     {"cuda-oom", "CUDA driver error: out of memory", kOom, Blame::cause,
      "out of GPU memory outside of PyTorch's allocator"},
-    {"cuda-oom", "CUBLAS_STATUS_ALLOC_FAILED", kOom, Blame::cause,
-     "no GPU memory was left for cuBLAS"},
+    {"cuda-oom", "CUDA Error: out of memory", kOom, Blame::cause,
+     "out of GPU memory outside of PyTorch's allocator"},
+    {"cuda-oom", "CUDA_ERROR_OUT_OF_MEMORY", kOom, Blame::cause,
+     "out of GPU memory outside of PyTorch's allocator"},
+    {"cuda-oom", "cudaErrorMemoryAllocation", kOom, Blame::cause,
+     "out of GPU memory outside of PyTorch's allocator"},
+    {"cuda-oom", "Triton Error [CUDA]: out of memory", kOom, Blame::cause,
+     "out of GPU memory outside of PyTorch's allocator"},
+    {"cuda-oom", "HIP error: out of memory", kOom, Blame::cause,
+     "out of GPU memory outside of PyTorch's allocator", false, read_hip_out_of_memory},
+    {"cuda-oom", "'out of memory'", kOom, Blame::cause,
+     "out of GPU memory outside of PyTorch's allocator", false, read_quoted_out_of_memory},
+    {"cuda-oom", "_STATUS_ALLOC_FAILED", kOom, Blame::cause,
+     "no GPU memory was left for a library"},
+    {"cuda-oom", "miopenStatusAllocFailed", kOom, Blame::cause,
+     "no GPU memory was left for a library", false, read_hip_out_of_memory},
+    {"cuda-oom", "HSA_STATUS_ERROR_OUT_OF_RESOURCES", kOom, Blame::cause,
+     "out of GPU memory outside of PyTorch's allocator", false, read_queue_without_memory},
     {"cuda-oom", "Failed to CUDA calloc", kOom, Blame::cause, "no GPU memory was left for NCCL"},
     // Memory of the host.
     {"host-oom", "oom_kill event", kOom, Blame::cause,
      "the host ran out of memory (not the GPU): the kernel killed a process"},
     {"host-oom", "oom-kill event", kOom, Blame::cause,
      "the host ran out of memory (not the GPU): the kernel killed a process"},
+    {"host-oom", "ut of memory: Kill", kOom, Blame::cause,
+     "the host ran out of memory (not the GPU): the kernel killed a process"},
+    {"host-oom", "OOMKilled", kOom, Blame::cause,
+     "the host ran out of memory (not the GPU): a container was killed"},
+    {"host-oom", "exceeded memory limit (", kOom, Blame::cause,
+     "the host ran out of memory (not the GPU): the job was killed", false, read_memory_limit},
+    {"host-oom", "node was low on resource: memory", kOom, Blame::cause,
+     "the host ran out of memory (not the GPU): a pod was evicted"},
+    {"host-oom", "PBS: job killed: mem ", kOom, Blame::cause,
+     "the host ran out of memory (not the GPU): the job was killed"},
+    {"host-oom", "PBS: job killed: vmem ", kOom, Blame::cause,
+     "the host ran out of memory (not the GPU): the job was killed"},
+    {"host-oom", "TERM_MEMLIMIT: ", kOom, Blame::cause,
+     "the host ran out of memory (not the GPU): the job was killed"},
+    {"host-oom", "killed due to the node running low on memory", kOom, Blame::cause,
+     "the host ran out of memory (not the GPU): Ray killed a process"},
+    // Its process lives to tell it: no scheduler ended the run.
+    {"host-oom", "is killed by signal: Killed", kOom, Blame::cause,
+     "the host ran out of memory (not the GPU): a worker that loads data was killed"},
+    {"host-oom", "MemoryError", kOom, Blame::cause, "the host ran out of memory (not the GPU)",
+     kInTraceback, read_memory_error},
+    {"host-oom", "std::bad_alloc", kOom, Blame::cause, "the host ran out of memory (not the GPU)",
+     false, read_bad_alloc},
     {"host-oom", ": Out Of Memory", kOom, Blame::cause,
      "the host ran out of memory (not the GPU): a task was killed", false, read_task},
     {"host-oom", "DefaultCPUAllocator: can't allocate memory", kOom, Blame::cause,
@@ -398,6 +517,7 @@ constexpr FailureForm kFailureForms[] = {
     {"host-oom", "Cannot allocate memory", kOom, Blame::cause,
      "the host ran out of memory (not the GPU)", kInTraceback},
     {"disk-full", "No space left on device", kFailed, Blame::error, "a disk is full"},
+    {"disk-full", "Disk quota exceeded", kFailed, Blame::error, "the quota of a disk is full"},
     // Devices and networks.
     {"cuda-error", "uncorrectable ECC error", kCrashed, Blame::error, "a GPU's memory is faulty"},
     {"cuda-error", "NVRM: Xid", kCrashed, Blame::error, "the GPU's driver reports a fault"},
@@ -407,12 +527,16 @@ constexpr FailureForm kFailureForms[] = {
      read_device_error},
     {"cuda-error", "Memory access fault by GPU", kCrashed, Blame::error,
      "the GPU touched memory that is not there"},
+    {"cuda-error", "borting with error : HSA_STATUS_", kCrashed, Blame::error,
+     "the GPU's runtime gave a queue up", false, read_queue_error},
     {"address-in-use", "EADDRINUSE", kFailed, Blame::error, "the port is taken"},
     // Python.
     {"interrupted", "KeyboardInterrupt", kInterrupted, Blame::ending,
      "interrupted from the keyboard", kInTraceback},
     {"interrupted", "exiting program after receiving SIGTERM", kInterrupted, Blame::outside,
      "asked to end by SIGTERM", false, read_without_detail},
+    {"interrupted", "SIGTERMException", kInterrupted, Blame::ending, "asked to end by SIGTERM",
+     kInTraceback, read_without_detail},
     {"interrupted", "SignalException: Process", kInterrupted, Blame::ending,
      "the launcher was asked to end"},
     // Numbers.
@@ -421,18 +545,39 @@ constexpr FailureForm kFailureForms[] = {
     {"nan", "Unexpected result -inf", kWrong, Blame::numbers, "infinity", false, read_bad_number},
     {"nan", "found NaN in local", kWrong, Blame::numbers, "NaN", false, read_bad_number},
     {"nan", "found Inf in local", kWrong, Blame::numbers, "infinity", false, read_bad_number},
+    {"nan", "Current loss scale already at minimum", kWrong, Blame::numbers,
+     "gradients overflow at every loss scale"},
     // Waiting.
     {"nccl-timeout", "Watchdog caught collective operation timeout", kHung, Blame::waiting,
      "waited for others in a collective", false, read_collective_timeout, kOfAnother},
     {"nccl-queue", "last enqueued ", kHung, Blame::waiting, "", false, read_work_queue},
+    {"nccl-queue", "Last enqueued ", kHung, Blame::waiting, "", false, read_work_queue},
     {"nccl-timeout", "eartbeat monitor timed out", kHung, Blame::waiting,
      "the process was stuck: its watchdog did not move"},
     {"nccl-timeout", "watchdog got stuck for", kHung, Blame::waiting,
      "the process was stuck: its watchdog did not move"},
+    {"nccl-timeout", "due to ProcessGroupNCCL watchdog hang", kHung, Blame::waiting,
+     "the process was stuck: its watchdog did not move"},
+    {"barrier-timeout", " failed to pass monitoredBarrier in ", kHung, Blame::waiting,
+     "waited for others at a barrier", false, read_monitored_barrier, kOfAnother},
     {"gloo-timeout", "Timed out waiting ", kHung, Blame::waiting, "waited for others", false,
      read_gloo_timeout, kOfAnother},
     {"nccl-failed", "Some NCCL operations have failed or timed out", kHung, Blame::consequence,
      "collectives had failed or timed out", false, nullptr, kOfAnother},
+    {"nccl-failed", "dump signal due to a collective timeout", kHung, Blame::consequence,
+     "collectives had failed or timed out", false, nullptr, kOfAnother},
+    {"nccl-failed", "debug info, due to collective timeout", kHung, Blame::consequence,
+     "collectives had failed or timed out", false, nullptr, kOfAnother},
+    {"rendezvous", "in store based barrier on rank: ", kHung, Blame::waiting,
+     "not all ranks came together", false, read_store_barrier, kOfAnother},
+    {"rendezvous", "RendezvousTimeoutError", kHung, Blame::waiting, "not all ranks came together",
+     kInTraceback, nullptr, kOfAnother},
+    {"rendezvous", "rror: Socket Timeout", kHung, Blame::waiting, "another rank did not answer",
+     false, nullptr, kOfAnother},
+    {"rendezvous", "rror: wait timeout after ", kHung, Blame::waiting,
+     "another rank did not answer", false, nullptr, kOfAnother},
+    {"rendezvous", "The client socket has timed out after ", kHung, Blame::waiting,
+     "the first rank could not be reached", false, nullptr, kOfAnother},
     {"rendezvous", "waiting for clients", kHung, Blame::waiting, "not all ranks came together",
      false, nullptr, kOfAnother},
     // A peer is gone, or somebody ended it.
@@ -443,6 +588,7 @@ constexpr FailureForm kFailureForms[] = {
     {"peer-gone", "remote process exited or there was a network error", kCrashed, Blame::ending,
      "another rank is gone", false, nullptr, kOfAnother},
     {"nccl-error", "NCCL error in: ", kCrashed, Blame::ending, "NCCL failed"},
+    {"nccl-error", "NCCL Error ", kCrashed, Blame::ending, "NCCL failed", kInTraceback},
     {"peer-gone", "ncclSystemError", kCrashed, Blame::ending, "NCCL's network failed"},
     {"peer-gone", "NCCL communicator was aborted", kCrashed, Blame::consequence,
      "another rank is gone", false, nullptr, kOfAnother},
@@ -459,7 +605,8 @@ constexpr FailureForm kFailureForms[] = {
      false, read_task},
     {"abort", "taking the entire process down", kHung, Blame::consequence,
      "its watchdog ended the process"},
-    {"abort", "terminate called after throwing", kCrashed, Blame::consequence, "aborted"},
+    {"abort", "terminate called ", kCrashed, Blame::consequence, "aborted"},
+    {"abort", "Fatal Python error: ", kCrashed, Blame::consequence, "aborted"},
     {"slurm-task", "DUE TO TASK FAILURE", kFailed, Blame::consequence, "a task failed", false,
      read_slurm},
     {"slurm-task", "(non-zero exit code or other failure mode)", kFailed, Blame::consequence,
@@ -478,9 +625,23 @@ constexpr FailureForm kFailureForms[] = {
     {"box", "Failures:", kFailed, Blame::consequence, "", false, read_box_others},
     {"box", "  time      : ", kFailed, Blame::consequence, "", false, read_box_time},
     {"box", "  rank      : ", kFailed, Blame::consequence, "", false, read_box_rank},
-    {"box", kBoxCode, kFailed, Blame::consequence, "", false, read_exit_code},
+    {"box", processes::kBoxCode, kFailed, Blame::consequence, "", false, read_exit_code},
     {"box", "forcefully exiting via 9", kFailed, Blame::consequence, "", false, read_forced},
     {"box", "failed (exitcode: ", kFailed, Blame::consequence, "", false, read_exit_code},
+    // The same of others who start and end processes.
+    {"box", "command terminated with exit code ", kFailed, Blame::consequence, "", false,
+     read_exit_code},
+    {"box", "exits with return code = ", kFailed, Blame::consequence, "", false, read_exit_code},
+    {"box", " terminated with code ", kFailed, Blame::consequence, "", false, read_exit_code},
+    {"box", " exited on signal ", kCrashed, Blame::consequence, "", false, read_on_signal},
+    {"box", " terminated with signal SIG", kCrashed, Blame::consequence, "", false,
+     read_named_signal},
+    {"box", "srun: Terminating ", kCrashed, Blame::consequence, "", false, read_step_end},
+    {"box", "Job step aborted: ", kCrashed, Blame::consequence, "", false, read_step_end},
+    {"box", ": Killed", kCrashed, Blame::consequence, "", false, read_signalled_task},
+    {"box", ": Terminated", kCrashed, Blame::consequence, "", false, read_signalled_task},
+    {"box", ": Aborted", kCrashed, Blame::consequence, "", false, read_signalled_task},
+    {"box", " Killed  ", kCrashed, Blame::consequence, "", false, read_killed_by_shell},
     // Without words of their own: told by what stands around them.
     {"assertion", "", kFailed, Blame::cause, "a rule is broken"},
     {"configuration", "", kFailed, Blame::cause, "the configuration was refused"},

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "sweeps/runs/deepspeed_lines.h"
 #include "sweeps/runs/log_collector.h"
 #include "sweeps/runs/text_scan.h"
 
@@ -65,6 +66,7 @@ constexpr StepField kTitanFields[] = {
     {" loss:", &StepLine::loss},
     {"grad_norm:", &StepLine::grad_norm},
     {"tps:", &StepLine::tokens_per_s_per_gpu},
+    {"wps:", &StepLine::tokens_per_s_per_gpu},  // before 0.1.0
     {"tflops:", &StepLine::tflops_per_gpu},
 };
 
@@ -150,6 +152,7 @@ bool read_torn_step(std::string_view text, size_t at, LogCollector& log) {
 
 /// "hip mem usage/free/total/usage_ratio: 150.00GB/42.00GB/192.00GB/78.12%": of the device, now.
 bool read_hip_memory(std::string_view text, size_t at, LogCollector& log) {
+  log.prove_rocm();
   const auto used = number_behind(text.substr(at), "usage_ratio: ");
   if (!used) return false;
   log.add_memory(log.rank(), MemoryKind::device, false, *used * kGibi, -1);
@@ -201,13 +204,17 @@ constexpr MemoryField kMegatronMemory[] = {
     {"mem-max-reserved-gigabytes", MemoryKind::reserved, true},
 };
 
-/// "[Rank 0] (after 2 iterations) memory (MB) | allocated: ... | max allocated: ..."
+/// "[Rank 0] (after 2 iterations) memory (MB) | allocated: ... | max allocated: ...", and "after 2
+/// iterations memory (MB) | ..." of Megatron-LM before it named ranks.
 bool read_memory(std::string_view text, size_t at, LogCollector& log, double unit) {
   const size_t word = text.rfind("[Rank ", at);
-  if (word == std::string_view::npos) return false;
-  const auto rank = leading_integer(text.substr(word + 6));
-  const auto step = integer_behind(text.substr(word, at - word), "(after ");
-  if (!rank || *rank < 0 || *rank > 1'000'000) return false;
+  const bool names_rank = word != std::string_view::npos;
+  const std::string_view front = text.substr(names_rank ? word : 0, at - (names_rank ? word : 0));
+  if (!names_rank && !front.ends_with(" iterations")) return false;
+  const auto rank =
+      names_rank ? leading_integer(front.substr(6)) : std::optional(int64_t{log.rank()});
+  const auto step = integer_behind(front, "after ");
+  if (!rank || *rank < (names_rank ? 0 : -1) || *rank > 1'000'000) return false;
   std::string_view rest = text.substr(at);
   while (!rest.empty()) {
     const std::string_view segment = log_text::up_to(rest, "|");
@@ -369,7 +376,8 @@ bool read_torn_titan_step(std::string_view text, size_t at, LogCollector& log) {
   const std::string_view rest = text.substr(text.find("step:", at) + 5);
   const auto number = leading_integer(rest);
   const bool has_loss = rest.find("loss:") != std::string_view::npos;
-  if (number && has_loss && !number_behind(rest, "tps:")) log.add_torn_step(*number);
+  const bool has_rate = number_behind(rest, "tps:") || number_behind(rest, "wps:");
+  if (number && has_loss && !has_rate) log.add_torn_step(*number);
   return false;
 }
 
@@ -507,6 +515,24 @@ bool read_retries(std::string_view text, size_t at, LogCollector& log) {
   return true;
 }
 
+constexpr MemoryField kNemoMemory[] = {
+    {"max_memory_allocated", MemoryKind::allocated, true},
+    {"max_memory_reserved", MemoryKind::reserved, true},
+};
+
+/// "max_memory_allocated: 53930270720": as PyTorch tells it, in bytes. Who logs it by a callback of
+/// his own may have chosen a unit.
+void read_nemo_memory(std::string_view text, int64_t step, LogCollector& log) {
+  for (const MemoryField& field : kNemoMemory) {
+    const auto said = behind(text, field.key);
+    if (!said || said->empty()) continue;
+    const auto value = leading_number(said->substr(1));  // ": " or "="
+    if (value && *value >= kMebi) {
+      log.add_memory(log.rank(), field.kind, field.is_peak, *value, step);
+    }
+  }
+}
+
 /// "Training epoch 0, iteration 19/99 | lr: 1.2e-05 | global_step: 19 | ...": counted from 0.
 bool read_nemo_step(std::string_view text, size_t at, LogCollector& log) {
   StepLine step;
@@ -519,6 +545,7 @@ bool read_nemo_step(std::string_view text, size_t at, LogCollector& log) {
   read_bars(text.substr(begin), step);
   if (!step.step_time_s) return false;
   log.add_step(step);
+  read_nemo_memory(text.substr(begin), step.step, log);
   return true;
 }
 
@@ -547,68 +574,21 @@ bool read_nemo_bar(std::string_view text, size_t at, LogCollector& log) {
   // "1.2e+3" is rounded.
   const bool is_exact = !global.empty() && global.find('e') == std::string_view::npos;
   const auto number = is_exact ? leading_integer(global) : std::nullopt;
-  if (number && *number >= 0 && *number < kMostSteps) step.step = *number + 1;
+  // NeMo 1 counts steps that are done, NeMo 2 from 0: the bar of the first epoch shows which.
+  const bool is_done_count = number && *number == *done && *epoch == 0;
+  if (number && *number >= 0 && *number < kMostSteps && !is_done_count) step.step = *number + 1;
   read_bar_pairs(pairs, step);
-  if (!step.step_time_s) return false;
+  if (!step.step_time_s && !step.loss) return false;
   log.add_step(step);
+  read_nemo_memory(log_text::up_to(pairs, "]"), step.step, log);
   return true;
 }
 
-/// "epoch=0/micro_step=80/global_step=20, RunningAvgSamplesPerSec=312.5, CurrSamplesPerSec=..."
-bool read_deepspeed_rate(std::string_view text, size_t at, LogCollector& log) {
-  const size_t word = text.rfind("global_step=", at);
-  if (word == std::string_view::npos) return false;
-  const auto number = leading_integer(text.substr(word + 12));
-  if (!number) return false;
-  StepLine step;
-  step.step = *number;
-  step.samples_per_s = number_behind(text.substr(at), "CurrSamplesPerSec=");
-  log.add_step(step);
-  const auto now = number_behind(text.substr(at), ", MemAllocated=");
-  const auto peak = number_behind(text.substr(at), "MaxMemAllocated=");
-  if (now) log.add_memory(log.rank(), MemoryKind::allocated, false, *now * kGibi, *number);
-  if (peak) log.add_memory(log.rank(), MemoryKind::allocated, true, *peak * kGibi, *number);
-  return true;
-}
-
-/// "steps: 20 loss: 9.1250 iter time (s): 0.812 samples/sec: 315.271"
-bool read_deepspeed_pipeline(std::string_view text, size_t at, LogCollector& log) {
-  const size_t word = text.rfind("steps: ", at);
-  if (word == std::string_view::npos) return false;
-  const auto number = leading_integer(text.substr(word + 7));
-  if (!number) return false;
-  StepLine step;
-  step.step = *number;
-  step.loss = number_behind(text.substr(word), "loss: ");
-  step.step_time_s = number_behind(text.substr(at), "iter time (s): ");
-  step.samples_per_s = number_behind(text.substr(at), "samples/sec: ");
-  if (!step.step_time_s) return false;
-  log.add_step(step);
-  return true;
-}
-
-/// "[Rank 0] step=20, skipped=0, lr=[2e-05], mom=[(0.9, 0.95)]": skipped since the start.
-bool read_deepspeed_step(std::string_view text, size_t at, LogCollector& log) {
-  const size_t word = text.rfind("step=", at);
-  if (word == std::string_view::npos) return false;
-  const auto number = leading_integer(text.substr(word + 5));
-  const auto skipped = integer_behind(text.substr(at), "skipped=");
-  if (!number || !skipped || *skipped < 0) return false;
-  StepLine step;
-  step.step = *number;
-  step.learning_rate = number_behind(text.substr(at), "lr=[");
-  step.num_skipped = std::max(0.0, static_cast<double>(*skipped) - log.now().steps.num_skipped());
-  log.add_step(step);
-  return true;
-}
-
-/// "MA 61.25 GB Max_MA 70.5 GB CA 72.0 GB Max_CA 72 GB"
-bool read_deepspeed_memory(std::string_view text, size_t at, LogCollector& log) {
-  const auto allocated = number_behind(text.substr(at), "Max_MA ");
-  const auto reserved = number_behind(text.substr(at), "Max_CA ");
-  if (allocated) log.add_memory(log.rank(), MemoryKind::allocated, true, *allocated * kGibi, -1);
-  if (reserved) log.add_memory(log.rank(), MemoryKind::reserved, true, *reserved * kGibi, -1);
-  return allocated.has_value();
+/// The same without the time of a step: NeMo 1.
+bool read_untimed_nemo_bar(std::string_view text, size_t at, LogCollector& log) {
+  const std::string_view rest = log_text::up_to(text.substr(at), "]");
+  if (rest.find("train_step_timing in s=") != std::string_view::npos) return false;
+  return read_nemo_bar(text, at, log);
 }
 
 /// "+ torchrun --nproc_per_node=8 ...": the shell shows what it runs. So does who writes the
@@ -660,6 +640,7 @@ constexpr LineForm kLineForms[] = {
     // torchtitan.
     {"titan", "[titan] 20", kTitan, 2, read_titan_mark},
     {"titan step", "tps: ", kTitan, 2, read_titan_step},
+    {"titan step", "wps: ", kTitan, 2, read_titan_step},
     {"titan torn step", " INFO - step:", kAnybody, 0, read_torn_titan_step},
     {"titan mesh", "Building device mesh with parallelism:", kTitan, 2, read_mesh},
     {"titan mesh", "-D device mesh with [", kTitan, 2, read_listed_mesh},
@@ -673,11 +654,12 @@ constexpr LineForm kLineForms[] = {
     // NeMo 2.
     {"nemo step", "train_step_timing in s:", kNemo, 3, read_nemo_step},
     {"nemo bar", "train_step_timing in s=", kNemo, 3, read_nemo_bar},
+    {"nemo bar", "reduced_train_loss=", kNemo, 3, read_untimed_nemo_bar},
     // DeepSpeed.
-    {"deepspeed rate", "RunningAvgSamplesPerSec=", kDeepspeed, 2, read_deepspeed_rate},
-    {"deepspeed pipeline", "iter time (s): ", kDeepspeed, 2, read_deepspeed_pipeline},
-    {"deepspeed step", ", skipped=", kDeepspeed, 2, read_deepspeed_step},
-    {"deepspeed memory", "Max_MA ", kDeepspeed, 2, read_deepspeed_memory},
+    {"deepspeed rate", "RunningAvgSamplesPerSec=", kDeepspeed, 2, deepspeed_lines::read_rate},
+    {"deepspeed pipeline", "iter time (s): ", kDeepspeed, 2, deepspeed_lines::read_pipeline},
+    {"deepspeed step", ", skipped=", kDeepspeed, 2, deepspeed_lines::read_step},
+    {"deepspeed memory", "Max_MA ", kDeepspeed, 2, deepspeed_lines::read_memory},
     // Whoever trains.
     {"command", "torchrun ", kAnybody, 0, read_command_line},
     {"command", "torch.distributed.", kAnybody, 0, read_command_line},

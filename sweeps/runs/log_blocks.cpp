@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "profiler/store/untrusted_json.h"
+#include "sweeps/runs/failure_forms.h"
 #include "sweeps/runs/log_collector.h"
 #include "sweeps/runs/text_scan.h"
 
@@ -91,22 +93,38 @@ bool is_shout(std::string_view text) {
   return std::ranges::none_of(text, [](unsigned char c) { return std::islower(c) != 0; });
 }
 
-/// "torch.OutOfMemoryError: ...", "AssertionError". `is_outside`: no deeper than the traceback.
+size_t end_of_path(std::string_view text) {
+  const auto is_other = [](unsigned char c) {
+    return std::isalnum(c) == 0 && c != '_' && c != '.';
+  };
+  return static_cast<size_t>(std::ranges::find_if(text, is_other) - text.begin());
+}
+
+/// "torch.OutOfMemoryError: ...", "AssertionError", "ray.exceptions.RayTaskError(ValueError): ...".
+/// `is_outside`: no deeper than the traceback.
 bool is_exception_line(std::string_view text, bool is_outside) {
-  const size_t end = std::min(
-      std::ranges::find_if(
-          text, [](unsigned char c) { return std::isalnum(c) == 0 && c != '_' && c != '.'; }) -
-          text.begin(),
-      static_cast<std::ptrdiff_t>(text.size()));
-  const std::string_view path = text.substr(0, end);
-  const std::string_view rest = text.substr(end);
+  const std::string_view path = text.substr(0, end_of_path(text));
+  std::string_view rest = text.substr(path.size());
+  // Ray puts the class that a task had raised behind its own.
+  if (!path.empty() && rest.starts_with('(')) {
+    const size_t length = end_of_path(rest.substr(1));
+    if (length > 0 && rest.substr(1 + length).starts_with(')')) rest.remove_prefix(length + 2);
+  }
   if (path.empty() || !(rest.empty() || rest.starts_with(':'))) return false;
-  const std::string_view name = path.substr(path.rfind('.') + 1);
+  const size_t dot = path.rfind('.');
+  std::string_view name = path.substr(dot + 1);
+  // Those of C that Python has: "socket.gaierror", "struct.error", "socket.timeout".
+  const bool is_of_module = is_outside && dot != std::string_view::npos && dot > 0;
+  if (is_of_module && (name.ends_with("error") || name == "timeout")) return true;
+  if (name.starts_with('_')) name.remove_prefix(1);  // "_ArrayMemoryError"
   if (name.empty() || std::isupper(static_cast<unsigned char>(name[0])) == 0) return false;
-  for (const std::string_view ending : {"Error", "Exception", "Interrupt", "Exit", "Timeout"}) {
+  for (const std::string_view ending :
+       {"Error", "Exception", "Interrupt", "Exit", "Timeout", "StopIteration"}) {
     if (name.ends_with(ending)) return true;
   }
-  return is_outside && rest.starts_with(": ") && !is_shout(name);
+  if (is_shout(name)) return false;
+  if (rest.empty()) return is_of_module;  // "queue.Empty"
+  return is_outside && rest.starts_with(": ");
 }
 
 /// "ValueError: text", where no traceback says that it is one.
@@ -215,6 +233,10 @@ bool LogCollector::take_traceback(Block& block) {
   if (said.starts_with("File \"")) {
     block.where = frame_place(said);
     block.source.clear();
+    block.behind.clear();
+    block.last_line = line_.number;
+    block.num_attempts = log_.num_attempts;
+    block.num_advances = now().steps.num_advances();
     for (const CodePath& path : kCodePaths) {
       if (said.find(path.part) == std::string_view::npos) continue;
       prove(path.framework, path.weight, path.part);
@@ -228,6 +250,7 @@ bool LogCollector::take_traceback(Block& block) {
     is_exception_ = true;
     exception_where_ = block.where;
     exception_source_ = block.source;
+    exception_rank_ = block.box_rank;
     close_block(&block);
     return false;
   }
@@ -235,12 +258,37 @@ bool LogCollector::take_traceback(Block& block) {
     is_exception_ = true;
     exception_where_.clear();
     exception_source_.clear();
+    exception_rank_ = block.box_rank;
     close_block(&block);
     return false;
   }
-  if (is_outside) return false;  // of somebody else
+  if (is_outside) {  // of somebody else, or an exception with an unusual name
+    if (block.behind.empty()) block.behind = log_text::printable(said, 200);
+    return false;
+  }
   if (block.source.empty()) block.source = log_text::printable(said, 200);
   return true;
+}
+
+void LogCollector::add_open_tracebacks() {
+  for (const auto& [key, block] : blocks_) {
+    const bool is_last_word = block.kind == Block::Kind::traceback && !block.where.empty() &&
+                              block.num_attempts == log_.num_attempts &&
+                              block.num_advances == now().steps.num_advances();
+    if (!is_last_word) continue;
+    line_.number = block.last_line;
+    line_.text = {};
+    is_time_known_ = true;  // the last that was known
+    line_time_s_.reset();
+    is_exception_ = true;
+    is_unsure_ = true;
+    exception_where_ = block.where;
+    const FailureForm& form = python_error(block.behind, now().steps.empty());
+    const int rank = block.box_rank >= 0 ? block.box_rank : block.writer;
+    if (failure_of_.contains(std::pair(form.name, rank))) continue;
+    exception_rank_ = rank;
+    add_failure(form, rank, block.behind.empty() ? block.source : block.behind);
+  }
 }
 
 }  // namespace moetune::sweeps

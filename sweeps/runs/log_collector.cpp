@@ -50,6 +50,7 @@ void LogCollector::begin_line(const LogLine& line, const LineOrigin& origin,
 LogPlace LogCollector::place() const { return {log_.files.front(), line_.number}; }
 
 int LogCollector::rank() const {
+  if (is_exception_ && exception_rank_ >= 0) return exception_rank_;
   const int rank = origin_.likely_rank();
   return rank >= 0 ? rank : path_rank_;
 }
@@ -88,6 +89,7 @@ void LogCollector::begin_attempt() {
   banners_.clear();
   step_of_writer_.clear();
   failure_of_.clear();
+  is_step_ended = false;
   ++log_.num_attempts;
   if (log_.attempts.size() == kMostAttempts) log_.attempts.erase(log_.attempts.begin());
   const auto last_time = now().last_time_s;
@@ -192,6 +194,16 @@ Failure* LogCollector::add_failure(const FailureForm& form, int rank, std::strin
   return &failures.back();
 }
 
+Failure* LogCollector::failure_without_memory(const FailureForm& form, std::string_view detail) {
+  const auto found = failure_of_.find(std::pair(form.name, rank()));
+  if (found == failure_of_.end()) return nullptr;
+  Failure& failure = now().failures[found->second];
+  if (failure.memory) return nullptr;
+  failure.form = &form;
+  failure.detail = log_text::printable(detail);
+  return &failure;
+}
+
 CollectiveTimeout& LogCollector::timeout_of(int rank) {
   static constexpr int kOverflow = -2;
   auto& timeouts = now().timeouts;
@@ -235,6 +247,9 @@ void LogCollector::begin_traceback() {
   block = {};
   block.kind = Block::Kind::traceback;
   block.indent = std::min(text_.find_first_not_of(' '), text_.size());
+  block.writer = rank();
+  // "  traceback : Traceback (most recent call last):"
+  if (log_text::bare(text_).starts_with("traceback : ")) block.box_rank = box_rank;
 }
 
 bool LogCollector::take_by_block(size_t length) {
@@ -266,6 +281,7 @@ void LogCollector::end_line() {
 }
 
 ForeignLog LogCollector::finish(int64_t num_bytes, int64_t num_cut_lines) {
+  add_open_tracebacks();
   // A configuration that the end has cut is used as far as it goes.
   for (auto& [key, block] : blocks_) {
     if (block.kind == Block::Kind::config && now().config.settings.empty()) {

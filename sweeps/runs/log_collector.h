@@ -48,6 +48,8 @@ class LogCollector {
 
   /// Reports words that only one framework prints. Those with the largest weight decide.
   void prove(Framework framework, int weight, std::string_view words);
+  /// Reports words that only programs on ROCm print.
+  void prove_rocm() { log_.is_rocm = true; }
   /// Reports a line that each process prints once at its start. If it comes again after steps or
   /// failures, it begins another attempt.
   void banner(std::string_view kind);
@@ -60,6 +62,9 @@ class LogCollector {
   void mark_end(std::string_view text);
   /// Adds a failure, to be filled in; null if there are too many of the kind already.
   Failure* add_failure(const FailureForm& form, int rank, std::string_view detail);
+  /// The failure of the form's name and of the line's writer whose figures of memory nobody has
+  /// told yet, with this form and `detail` in place of its own; null: there is none.
+  Failure* failure_without_memory(const FailureForm& form, std::string_view detail);
   CollectiveTimeout& timeout_of(int rank);
   /// The time that the line states, else that of the last line with one.
   std::optional<double> time();
@@ -73,6 +78,8 @@ class LogCollector {
   int box_rank = -1;
   /// Processes that the launcher killed because they did not end when asked to.
   std::set<int64_t> forced_pids;
+  /// Slurm said that it ends what is left: who is killed from here on is a victim.
+  bool is_step_ended = false;
 
  private:
   struct Block {
@@ -87,14 +94,22 @@ class LogCollector {
     bool is_in_text = false;
     // Tracebacks.
     size_t indent = 0;
+    int box_rank = -1;   ///< of the entry of torchrun's box that it is in
+    int writer = -1;     ///< rank of its lines
     std::string where;   ///< file and line of the last frame
     std::string source;  ///< source text of that line
+    std::string behind;  ///< the first line behind the frames, not known as an exception
+    int64_t last_line = 0;
+    int64_t num_attempts = 0;  ///< the last two when the last frame was read
+    int64_t num_advances = 0;
   };
 
   Block* open_block();
   void close_block(const Block* block);
   bool take_config(Block& block);
   bool take_traceback(Block& block);
+  /// Adds failures for tracebacks without a known exception that no step follows.
+  void add_open_tracebacks();
   /// Whether the line is an exception behind a launcher's prefix and nothing else.
   [[nodiscard]] bool is_bare_exception() const;
   void begin_attempt();
@@ -111,6 +126,7 @@ class LogCollector {
   bool has_failure_ = false;  ///< the line matched a failure form
   std::string exception_where_;
   std::string exception_source_;
+  int exception_rank_ = -1;          ///< where torchrun's box names it
   std::map<int64_t, Block> blocks_;  ///< by LineOrigin::key
   std::set<std::pair<std::string, int64_t>> banners_;
   std::map<int64_t, int64_t> step_of_writer_;

@@ -416,6 +416,7 @@ RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& op
     facts.files.insert(facts.files.end(), log.files.begin(), log.files.end());
     facts.notes.insert(facts.notes.end(), log.notes.begin(), log.notes.end());
     facts.num_attempts = std::max(facts.num_attempts, log.num_attempts);
+    facts.is_rocm |= log.is_rocm;
   }
   facts.framework = known->framework;
   facts.known_by = known->known_by;

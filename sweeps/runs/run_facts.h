@@ -84,6 +84,7 @@ struct RunFacts {
   Framework framework = Framework::unknown;
   std::string known_by;
   LogPlace known_at;
+  bool is_rocm = false;  ///< a log shows that it runs on ROCm
 
   ForeignStatus status = ForeignStatus::unknown;
   std::string reason;                ///< a sentence; empty if the run ended well

@@ -77,7 +77,7 @@ json memory_by_rank(const std::vector<MemoryReading>& memory) {
 json json_of(const OutOfMemoryFacts& memory) {
   return {{"asked_bytes", size_or_null(memory.asked_bytes)},
           {"capacity_bytes", size_or_null(memory.capacity_bytes)},
-          {"free_bytes", memory.capacity_bytes > 0 ? json(memory.free_bytes) : json()},
+          {"free_bytes", value_or_null(memory.free_bytes)},
           {"in_use_bytes", size_or_null(memory.in_use_bytes)},
           {"others_bytes", size_or_null(memory.others_bytes)},
           {"allocated_bytes", size_or_null(memory.allocated_bytes)},
@@ -111,6 +111,8 @@ json json_of(const RunFailure& failure) {
   if (failure.timeout) {
     result["collective"] = json_of(*failure.timeout);
     result["waiting_ranks"] = failure.waiting_ranks;
+  }
+  if (failure.timeout || !failure.missing_ranks.empty()) {
     result["missing_ranks"] = failure.missing_ranks;
   }
   return result;

@@ -162,6 +162,8 @@ RunFailure told(const Failure& failure, const AttemptParts& parts, const RunFact
   result.exit_code = failure.exit_code;
   result.memory = failure.memory;
   result.timeout = failure.timeout;
+  result.missing_ranks = failure.missing_ranks;
+  if (failure.missing_ranks.size() == 1) result.rank = failure.missing_ranks.front();
   result.sentence = sentence_of(failure, failure.rank, after_step, 1);
   return result;
 }

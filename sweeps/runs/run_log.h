@@ -127,9 +127,9 @@ struct MemoryReading {
 struct OutOfMemoryFacts {
   int64_t asked_bytes = 0;  ///< requested: the tensor's size, rounded up by the allocator
   int64_t capacity_bytes = 0;
-  int64_t free_bytes = 0;
-  int64_t in_use_bytes = 0;  ///< by the process, memory outside of PyTorch included
-  int64_t others_bytes = 0;  ///< by other processes on the device
+  std::optional<int64_t> free_bytes;  ///< empty: not stated
+  int64_t in_use_bytes = 0;           ///< by the process, memory outside of PyTorch included
+  int64_t others_bytes = 0;           ///< by other processes on the device
   int64_t allocated_bytes = 0;
   int64_t reserved_unallocated_bytes = 0;
   int64_t graph_pool_bytes = 0;
@@ -164,10 +164,12 @@ struct Failure {
   LogPlace place;
   int64_t times = 1;
   bool is_survived = false;  ///< the same log continues, or ends well
-  bool is_unsure = false;    ///< an exception without the frames of a traceback in front of it
+  /// An exception without the frames of a traceback in front of it, or frames without one behind.
+  bool is_unsure = false;
   std::optional<int> exit_code;
   std::optional<OutOfMemoryFacts> memory;
   std::optional<CollectiveTimeout> timeout;
+  std::vector<int> missing_ranks = {};  ///< who did not come, where the line names them
 };
 
 /// Sizes that a log states outside of the echoed configuration; 0: not stated.
@@ -250,6 +252,7 @@ struct ForeignLog {
   int64_t num_bytes = 0;
   int64_t num_lines = 0;
   std::optional<double> first_time_s;  ///< of the first line with a time, if it stands far in front
+  bool is_rocm = false;                ///< a line shows ROCm; false: none does
   int64_t num_facts = 0;               ///< lines that matched a line form or a failure form
   std::vector<std::string> notes;
 };

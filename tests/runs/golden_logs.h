@@ -4,12 +4,21 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "sweeps/runs/read_log.h"
 #include "sweeps/runs/run_facts.h"
+
+namespace moetune::sweeps {
+
+inline std::ostream& operator<<(std::ostream& out, ForeignStatus status) {
+  return out << spec::name_of(status);
+}
+
+}  // namespace moetune::sweeps
 
 namespace moetune::sweeps::golden_logs {
 
@@ -54,6 +63,13 @@ inline std::string megatron_steps(int first, int last) {
   std::string text;
   for (int step = first; step <= last; ++step) text += megatron_step(step);
   return text;
+}
+
+/// A traceback of Python, `rank` in front of each line.
+inline std::string traceback(const std::string& rank, const std::string& error) {
+  return rank + "Traceback (most recent call last):\n" + rank +
+         "  File \"/opt/a/model.py\", line 7, in forward\n" + rank + "    y = f(x)\n" + rank +
+         error + "\n";
 }
 
 }  // namespace moetune::sweeps::golden_logs

@@ -4,14 +4,9 @@
 #include <boost/test/unit_test.hpp>
 #include <ostream>
 
-#include "sweeps/runs/failure_forms.h"
 #include "tests/runs/golden_logs.h"
 
 namespace moetune::sweeps {
-
-inline std::ostream& operator<<(std::ostream& out, ForeignStatus status) {
-  return out << spec::name_of(status);
-}
 
 BOOST_AUTO_TEST_SUITE(judgement_of_runs)
 
@@ -20,17 +15,13 @@ namespace {
 using golden_logs::facts_of;
 using golden_logs::megatron_step;
 using golden_logs::megatron_steps;
+using golden_logs::traceback;
 
 const std::string kOom =
     "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total "
     "capacity of 79.10 GiB of which 1.00 MiB is free.\n";
 const std::string kDone = "[after training is done] datetime: 2026-03-04 05:06:50.000000 \n";
 
-std::string traceback(const std::string& rank, const std::string& error) {
-  return rank + "Traceback (most recent call last):\n" + rank +
-         "  File \"/opt/a/model.py\", line 7, in forward\n" + rank + "    y = f(x)\n" + rank +
-         error + "\n";
-}
 std::string slurm(const std::string& time, const std::string& why) {
   return "slurmstepd: error: *** JOB 1 ON n CANCELLED AT 2026-03-04T" + time + " " + why + " ***\n";
 }
@@ -142,156 +133,6 @@ BOOST_DATA_TEST_CASE(roots, boost::unit_test::data::make(kRows)) {
   BOOST_TEST(facts.reason.empty() == (sample.status == ForeignStatus::ok), facts.reason);
 }
 
-namespace {
-
-/// A line for every row of the table of failures that needs no other line.
-struct Line {
-  std::string line;
-  std::string kind;
-  ForeignStatus status;
-  bool in_traceback = false;
-};
-std::ostream& operator<<(std::ostream& out, const Line& row) { return out << row.line; }
-
-constexpr bool kInTraceback = true;
-const Line kLines[] = {
-    {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO TIME LIMIT ***", "slurm-time-limit",
-     ForeignStatus::interrupted},
-    {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO PREEMPTION ***", "slurm-preempted",
-     ForeignStatus::interrupted},
-    {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO JOB REQUEUE ***", "slurm-preempted",
-     ForeignStatus::interrupted},
-    {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO NODE FAILURE, SEE SLURMCTLD LOG ***",
-     "slurm-node-failure", ForeignStatus::interrupted},
-    {"*** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:10 DUE to SIGNAL Terminated ***",
-     "slurm-cancelled", ForeignStatus::interrupted},
-    {"*** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:10 ***", "slurm-cancelled",
-     ForeignStatus::interrupted},
-    {"*** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO TASK FAILURE ***", "slurm-task",
-     ForeignStatus::failed},
-    {"*** STEP 1.0 ON n FAILED (non-zero exit code or other failure mode) ***", "slurm-task",
-     ForeignStatus::failed},
-    {"a.py: error: unrecognized arguments: --moe-old", "arguments", ForeignStatus::failed},
-    {"\xe2\x94\x82 Unrecognized options: --parallelism.old, 3    \xe2\x94\x82", "arguments",
-     ForeignStatus::failed},
-    {"a.py: error: argument --lr: invalid float value: 'x'", "arguments", ForeignStatus::failed},
-    {"a.py: error: the following arguments are required: --seq-length", "arguments",
-     ForeignStatus::failed},
-    {"omegaconf.errors.ConfigAttributeError: Key 'x' is not in struct", "arguments",
-     ForeignStatus::failed},
-    {"Could not override 'model.x'.", "arguments", ForeignStatus::failed},
-    {"ModuleNotFoundError: No module named 'apex'", "import", ForeignStatus::failed, kInTraceback},
-    {"ImportError: libcudnn.so.9: cannot open shared object file", "library", ForeignStatus::failed,
-     kInTraceback},
-    {"/opt/bin/train: error while loading shared libraries: libcuda.so.1: cannot open shared "
-     "object file: No such file or directory",
-     "library", ForeignStatus::failed},
-    {"RuntimeError: Found no NVIDIA driver on your system.", "no-device", ForeignStatus::failed,
-     kInTraceback},
-    {"RuntimeError: CUDA driver version is insufficient for CUDA runtime version", "no-device",
-     ForeignStatus::failed, kInTraceback},
-    {"RuntimeError: No CUDA GPUs are available", "no-device", ForeignStatus::failed, kInTraceback},
-    {"RuntimeError: No HIP GPUs are available", "no-device", ForeignStatus::failed, kInTraceback},
-    {"RuntimeError: CUDA error: no CUDA-capable device is detected", "no-device",
-     ForeignStatus::failed, kInTraceback},
-    {"ImportError: cannot import name 'moe' from 'megatron.core'", "import", ForeignStatus::failed,
-     kInTraceback},
-    {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", "cuda-oom", ForeignStatus::oom},
-    {"RuntimeError: CUDA error: out of memory", "cuda-oom", ForeignStatus::oom},
-    {"RuntimeError: CUDA driver error: out of memory", "cuda-oom", ForeignStatus::oom},
-    {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "cuda-oom",
-     ForeignStatus::oom},
-    {"NCCL WARN Failed to CUDA calloc async 608 bytes", "cuda-oom", ForeignStatus::oom},
-    {"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "host-oom", ForeignStatus::oom},
-    {"slurmstepd: error: Detected 1 oom-kill event(s) in step 1.0 cgroup.", "host-oom",
-     ForeignStatus::oom},
-    {"srun: error: node: task 3: Out Of Memory", "host-oom", ForeignStatus::oom},
-    {"RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory: you tried",
-     "host-oom", ForeignStatus::oom},
-    {"OSError: [Errno 12] Cannot allocate memory", "host-oom", ForeignStatus::oom, kInTraceback},
-    {"OSError: [Errno 28] No space left on device", "disk-full", ForeignStatus::failed},
-    {"RuntimeError: CUDA error: uncorrectable ECC error encountered", "cuda-error",
-     ForeignStatus::crashed},
-    {"NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus.", "cuda-error",
-     ForeignStatus::crashed},
-    {"RuntimeError: CUDA error: device-side assert triggered", "cuda-error",
-     ForeignStatus::crashed},
-    {"RuntimeError: HIP error: invalid device function", "cuda-error", ForeignStatus::crashed},
-    {"Memory access fault by GPU node-2 on address 0x7f", "cuda-error", ForeignStatus::crashed},
-    {"RuntimeError: The server socket has failed to listen: EADDRINUSE", "address-in-use",
-     ForeignStatus::failed},
-    {"KeyboardInterrupt", "interrupted", ForeignStatus::interrupted, kInTraceback},
-    {"[exiting program after receiving SIGTERM.] datetime: 2026-03-04 05:06:10", "interrupted",
-     ForeignStatus::interrupted},
-    {"torch.distributed.elastic.multiprocessing.api.SignalException: Process 1 got signal: 15",
-     "interrupted", ForeignStatus::interrupted},
-    {"RuntimeError: Rank 1, node n, device 1, iteration 9: Unexpected result nan (message='x')",
-     "nan", ForeignStatus::wrong},
-    {"RuntimeError: Rank 1, node n, device 1, iteration 9: Unexpected result inf (message='x')",
-     "nan", ForeignStatus::wrong},
-    {"RuntimeError: Rank 1, node n, device 1, iteration 9: Unexpected result -inf (message='x')",
-     "nan", ForeignStatus::wrong},
-    {"AssertionError: found NaN in local grad norm for bucket #3 in backward pass", "nan",
-     ForeignStatus::wrong},
-    {"AssertionError: found Inf in local forward loss calculation", "nan", ForeignStatus::wrong},
-    {"Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=SEND, NumelIn=1) ran "
-     "for 5 milliseconds",
-     "nccl-timeout", ForeignStatus::hung},
-    {"ProcessGroupNCCL's heartbeat monitor timed out! Will terminate the process", "nccl-timeout",
-     ForeignStatus::hung},
-    {"[gloo/transport/tcp/unbound_buffer.cc:129] Timed out waiting 60000ms for send operation to "
-     "complete",
-     "gloo-timeout", ForeignStatus::hung},
-    {"ProcessGroupNCCL's watchdog got stuck for 480 seconds", "nccl-timeout", ForeignStatus::hung},
-    {"Some NCCL operations have failed or timed out. Due to", "nccl-failed", ForeignStatus::hung},
-    {"DistStoreError: Timed out after 1801 seconds waiting for clients. 7/8 clients joined.",
-     "rendezvous", ForeignStatus::hung},
-    {"ncclRemoteError: A call failed possibly due to a network error", "peer-gone",
-     ForeignStatus::crashed},
-    {"NCCL error: remote process exited or there was a network error, NCCL version 2", "peer-gone",
-     ForeignStatus::crashed},
-    {"NCCL error in: x.cpp:1, unhandled system error", "nccl-error", ForeignStatus::crashed},
-    {"ncclSystemError: System call (e.g. socket, malloc) or external library call failed",
-     "peer-gone", ForeignStatus::crashed},
-    {"RuntimeError: NCCL communicator was aborted on rank 2.", "peer-gone", ForeignStatus::crashed},
-    {"RuntimeError: [gloo/pair.cc:534] Connection closed by peer [10.0.0.1]:1", "peer-gone",
-     ForeignStatus::crashed},
-    {"RuntimeError: recvValue failed: Connection reset by peer", "peer-gone",
-     ForeignStatus::crashed},
-    {"RuntimeError: sendBytes failed: Broken pipe", "peer-gone", ForeignStatus::crashed},
-    {"srun: error: node: task 1: Segmentation fault (core dumped)", "segfault",
-     ForeignStatus::crashed},
-    {"srun: error: node: task 1: Bus error", "signal", ForeignStatus::crashed},
-    {"To avoid data inconsistency, we are taking the entire process down.", "abort",
-     ForeignStatus::hung},
-    {"terminate called after throwing an instance of 'c10::Error'", "abort",
-     ForeignStatus::crashed},
-    {"srun: error: node: tasks 0-7: Exited with exit code 1", "exit-code", ForeignStatus::failed},
-    {"torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "launcher",
-     ForeignStatus::failed, kInTraceback},
-    {"torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated", "launcher",
-     ForeignStatus::failed, kInTraceback},
-    {"torch.multiprocessing.spawn.ProcessRaisedException: ", "launcher", ForeignStatus::failed,
-     kInTraceback},
-    {"subprocess.CalledProcessError: Command '['bash']' returned non-zero exit status 1.",
-     "launcher", ForeignStatus::failed, kInTraceback},
-    {"  exitcode  : -9 (pid: 42)", "signal", ForeignStatus::crashed},
-    {"failed (exitcode: 1) local_rank: 3 (pid: 42) of binary: /usr/bin/python3", "exit-code",
-     ForeignStatus::failed},
-    {"  exitcode  : -15 (pid: 42)", "ended", ForeignStatus::crashed},
-};
-
-}  // namespace
-
-BOOST_DATA_TEST_CASE(lines_of_failures, boost::unit_test::data::make(kLines)) {
-  const std::string line = sample.in_traceback ? traceback("", sample.line) : sample.line + "\n";
-  const RunFacts facts = facts_of(megatron_steps(1, 9) + line);
-  BOOST_REQUIRE(facts.root.has_value());
-  BOOST_TEST(facts.root->kind == sample.kind);
-  BOOST_TEST(facts.status == sample.status);
-  BOOST_TEST(!facts.reason.empty());
-}
-
 BOOST_AUTO_TEST_CASE(what_the_machine_lacks_is_told_from_what_was_asked) {
   const auto is_of_the_machine = [](const std::string& line) {
     const RunFacts facts = facts_of(megatron_steps(1, 3) + line);
@@ -316,17 +157,6 @@ BOOST_AUTO_TEST_CASE(what_the_machine_lacks_is_told_from_what_was_asked) {
       !is_of_the_machine("Could not load dynamic library 'libnvinfer.so.7'; dlerror: "
                          "libnvinfer.so.7: cannot open shared object file\n[rank3]: " +
                          kOom));
-}
-
-BOOST_AUTO_TEST_CASE(every_row_of_failures_has_its_line) {
-  for (const FailureForm& form : failure_forms()) {
-    if (form.words.empty()) continue;  // rows that only help to read others
-    const bool has_line =
-        form.anchor.empty() || std::ranges::any_of(kLines, [&](const Line& row) {
-          return row.line.find(form.anchor) != std::string::npos && row.kind == form.name;
-        });
-    BOOST_TEST(has_line, form.name << ": " << form.anchor);
-  }
 }
 
 BOOST_AUTO_TEST_CASE(a_live_run_and_one_that_hangs) {

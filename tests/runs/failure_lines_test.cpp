@@ -1,0 +1,488 @@
+// A line for every row of the table of failures, and lines that are none.
+#include <algorithm>
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <ostream>
+
+#include "sweeps/runs/failure_forms.h"
+#include "tests/runs/golden_logs.h"
+
+namespace moetune::sweeps {
+
+BOOST_AUTO_TEST_SUITE(lines_of_failed_runs)
+
+namespace {
+
+using golden_logs::facts_of;
+using golden_logs::megatron_step;
+using golden_logs::megatron_steps;
+using golden_logs::traceback;
+
+const std::string kOom =
+    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
+    "capacity of 79.10 GiB of which 1.00 GiB is free.\n";
+
+/// A line for every row of the table of failures that needs no other line.
+struct Line {
+  std::string line;
+  std::string kind;
+  ForeignStatus status;
+  bool in_traceback = false;
+};
+std::ostream& operator<<(std::ostream& out, const Line& row) { return out << row.line; }
+
+constexpr bool kInTraceback = true;
+const Line kLines[] = {
+    {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO TIME LIMIT ***", "slurm-time-limit",
+     ForeignStatus::interrupted},
+    {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO PREEMPTION ***", "slurm-preempted",
+     ForeignStatus::interrupted},
+    {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO JOB REQUEUE ***", "slurm-preempted",
+     ForeignStatus::interrupted},
+    {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO NODE FAILURE, SEE SLURMCTLD LOG ***",
+     "slurm-node-failure", ForeignStatus::interrupted},
+    {"*** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:10 DUE to SIGNAL Terminated ***",
+     "slurm-cancelled", ForeignStatus::interrupted},
+    {"*** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:10 ***", "slurm-cancelled",
+     ForeignStatus::interrupted},
+    {"*** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO TASK FAILURE ***", "slurm-task",
+     ForeignStatus::failed},
+    {"*** STEP 1.0 ON n FAILED (non-zero exit code or other failure mode) ***", "slurm-task",
+     ForeignStatus::failed},
+    {"a.py: error: unrecognized arguments: --moe-old", "arguments", ForeignStatus::failed},
+    {"\xe2\x94\x82 Unrecognized options: --parallelism.old, 3    \xe2\x94\x82", "arguments",
+     ForeignStatus::failed},
+    {"a.py: error: argument --lr: invalid float value: 'x'", "arguments", ForeignStatus::failed},
+    {"a.py: error: the following arguments are required: --seq-length", "arguments",
+     ForeignStatus::failed},
+    {"omegaconf.errors.ConfigAttributeError: Key 'x' is not in struct", "arguments",
+     ForeignStatus::failed},
+    {"Could not override 'model.x'.", "arguments", ForeignStatus::failed},
+    {"ModuleNotFoundError: No module named 'apex'", "import", ForeignStatus::failed, kInTraceback},
+    {"ImportError: libcudnn.so.9: cannot open shared object file", "library", ForeignStatus::failed,
+     kInTraceback},
+    {"/opt/bin/train: error while loading shared libraries: libcuda.so.1: cannot open shared "
+     "object file: No such file or directory",
+     "library", ForeignStatus::failed},
+    {"RuntimeError: Found no NVIDIA driver on your system.", "no-device", ForeignStatus::failed,
+     kInTraceback},
+    {"RuntimeError: CUDA driver version is insufficient for CUDA runtime version", "no-device",
+     ForeignStatus::failed, kInTraceback},
+    {"RuntimeError: No CUDA GPUs are available", "no-device", ForeignStatus::failed, kInTraceback},
+    {"RuntimeError: No HIP GPUs are available", "no-device", ForeignStatus::failed, kInTraceback},
+    {"RuntimeError: CUDA error: no CUDA-capable device is detected", "no-device",
+     ForeignStatus::failed, kInTraceback},
+    {"ImportError: cannot import name 'moe' from 'megatron.core'", "import", ForeignStatus::failed,
+     kInTraceback},
+    {"CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has", "cuda-oom", ForeignStatus::oom},
+    {"RuntimeError: CUDA error: out of memory", "cuda-oom", ForeignStatus::oom},
+    {"RuntimeError: CUDA driver error: out of memory", "cuda-oom", ForeignStatus::oom},
+    {"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate", "cuda-oom",
+     ForeignStatus::oom},
+    {"NCCL WARN Failed to CUDA calloc async 608 bytes", "cuda-oom", ForeignStatus::oom},
+    {"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.", "host-oom", ForeignStatus::oom},
+    {"slurmstepd: error: Detected 1 oom-kill event(s) in step 1.0 cgroup.", "host-oom",
+     ForeignStatus::oom},
+    {"srun: error: node: task 3: Out Of Memory", "host-oom", ForeignStatus::oom},
+    {"RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory: you tried",
+     "host-oom", ForeignStatus::oom},
+    {"OSError: [Errno 12] Cannot allocate memory", "host-oom", ForeignStatus::oom, kInTraceback},
+    {"OSError: [Errno 28] No space left on device", "disk-full", ForeignStatus::failed},
+    {"RuntimeError: CUDA error: uncorrectable ECC error encountered", "cuda-error",
+     ForeignStatus::crashed},
+    {"NVRM: Xid (PCI:0000:18:00): 79, GPU has fallen off the bus.", "cuda-error",
+     ForeignStatus::crashed},
+    {"RuntimeError: CUDA error: device-side assert triggered", "cuda-error",
+     ForeignStatus::crashed},
+    {"RuntimeError: HIP error: invalid device function", "cuda-error", ForeignStatus::crashed},
+    {"Memory access fault by GPU node-2 on address 0x7f", "cuda-error", ForeignStatus::crashed},
+    {"RuntimeError: The server socket has failed to listen: EADDRINUSE", "address-in-use",
+     ForeignStatus::failed},
+    {"KeyboardInterrupt", "interrupted", ForeignStatus::interrupted, kInTraceback},
+    {"[exiting program after receiving SIGTERM.] datetime: 2026-03-04 05:06:10", "interrupted",
+     ForeignStatus::interrupted},
+    {"torch.distributed.elastic.multiprocessing.api.SignalException: Process 1 got signal: 15",
+     "interrupted", ForeignStatus::interrupted},
+    {"RuntimeError: Rank 1, node n, device 1, iteration 9: Unexpected result nan (message='x')",
+     "nan", ForeignStatus::wrong},
+    {"RuntimeError: Rank 1, node n, device 1, iteration 9: Unexpected result inf (message='x')",
+     "nan", ForeignStatus::wrong},
+    {"RuntimeError: Rank 1, node n, device 1, iteration 9: Unexpected result -inf (message='x')",
+     "nan", ForeignStatus::wrong},
+    {"AssertionError: found NaN in local grad norm for bucket #3 in backward pass", "nan",
+     ForeignStatus::wrong},
+    {"AssertionError: found Inf in local forward loss calculation", "nan", ForeignStatus::wrong},
+    {"Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1, OpType=SEND, NumelIn=1) ran "
+     "for 5 milliseconds",
+     "nccl-timeout", ForeignStatus::hung},
+    {"ProcessGroupNCCL's heartbeat monitor timed out! Will terminate the process", "nccl-timeout",
+     ForeignStatus::hung},
+    {"[gloo/transport/tcp/unbound_buffer.cc:129] Timed out waiting 60000ms for send operation to "
+     "complete",
+     "gloo-timeout", ForeignStatus::hung},
+    {"ProcessGroupNCCL's watchdog got stuck for 480 seconds", "nccl-timeout", ForeignStatus::hung},
+    {"Some NCCL operations have failed or timed out. Due to", "nccl-failed", ForeignStatus::hung},
+    {"DistStoreError: Timed out after 1801 seconds waiting for clients. 7/8 clients joined.",
+     "rendezvous", ForeignStatus::hung},
+    {"ncclRemoteError: A call failed possibly due to a network error", "peer-gone",
+     ForeignStatus::crashed},
+    {"NCCL error: remote process exited or there was a network error, NCCL version 2", "peer-gone",
+     ForeignStatus::crashed},
+    {"NCCL error in: x.cpp:1, unhandled system error", "nccl-error", ForeignStatus::crashed},
+    {"ncclSystemError: System call (e.g. socket, malloc) or external library call failed",
+     "peer-gone", ForeignStatus::crashed},
+    {"RuntimeError: NCCL communicator was aborted on rank 2.", "peer-gone", ForeignStatus::crashed},
+    {"RuntimeError: [gloo/pair.cc:534] Connection closed by peer [10.0.0.1]:1", "peer-gone",
+     ForeignStatus::crashed},
+    {"RuntimeError: recvValue failed: Connection reset by peer", "peer-gone",
+     ForeignStatus::crashed},
+    {"RuntimeError: sendBytes failed: Broken pipe", "peer-gone", ForeignStatus::crashed},
+    {"srun: error: node: task 1: Segmentation fault (core dumped)", "segfault",
+     ForeignStatus::crashed},
+    {"srun: error: node: task 1: Bus error", "signal", ForeignStatus::crashed},
+    {"To avoid data inconsistency, we are taking the entire process down.", "abort",
+     ForeignStatus::hung},
+    {"terminate called after throwing an instance of 'c10::Error'", "abort",
+     ForeignStatus::crashed},
+    {"srun: error: node: tasks 0-7: Exited with exit code 1", "exit-code", ForeignStatus::failed},
+    {"torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", "launcher",
+     ForeignStatus::failed, kInTraceback},
+    {"torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated", "launcher",
+     ForeignStatus::failed, kInTraceback},
+    {"torch.multiprocessing.spawn.ProcessRaisedException: ", "launcher", ForeignStatus::failed,
+     kInTraceback},
+    {"subprocess.CalledProcessError: Command '['bash']' returned non-zero exit status 1.",
+     "launcher", ForeignStatus::failed, kInTraceback},
+    {"  exitcode  : -9 (pid: 42)", "signal", ForeignStatus::crashed},
+    {"failed (exitcode: 1) local_rank: 3 (pid: 42) of binary: /usr/bin/python3", "exit-code",
+     ForeignStatus::failed},
+    {"  exitcode  : -15 (pid: 42)", "ended", ForeignStatus::crashed},
+    {"torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)",
+     "cuda-oom", ForeignStatus::oom, kInTraceback},
+    {"RuntimeError: cuda_runtime.cpp:30 in function get_device: CUDA Error: out of memory",
+     "cuda-oom", ForeignStatus::oom, kInTraceback},
+    {"RuntimeError: cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY", "cuda-oom", ForeignStatus::oom},
+    {"what():  std::bad_alloc: cudaErrorMemoryAllocation: out of memory", "cuda-oom",
+     ForeignStatus::oom},
+    {"RuntimeError: Triton Error [CUDA]: out of memory", "cuda-oom", ForeignStatus::oom},
+    {"RuntimeError: HIP error: out of memory", "cuda-oom", ForeignStatus::oom, kInTraceback},
+    {"n:1:2 [1] include/alloc.h:99 NCCL WARN Cuda failure 2 'out of memory'", "cuda-oom",
+     ForeignStatus::oom},
+    {"n:1:2 [1] NCCL WARN HIP failure 'out of memory'", "cuda-oom", ForeignStatus::oom},
+    {"RuntimeError: Failed: CUDA error deep_ep.cpp:129 'out of memory'", "cuda-oom",
+     ForeignStatus::oom, kInTraceback},
+    {"RuntimeError: cuDNN error: CUDNN_STATUS_ALLOC_FAILED", "cuda-oom", ForeignStatus::oom,
+     kInTraceback},
+    {"RuntimeError: miopenStatusAllocFailed", "cuda-oom", ForeignStatus::oom, kInTraceback},
+    {"Callback: Queue 0x7f Aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime "
+     "failed. Code: 0x1008 Available Free mem : 0 MB",
+     "cuda-oom", ForeignStatus::oom},
+    {"Callback: Queue 0x7f Aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime "
+     "failed. Code: 0x1008 Available Free mem : 10240 MB",
+     "cuda-error", ForeignStatus::crashed},
+    {"Callback: Queue 0x7f aborting with error : HSA_STATUS_ERROR_EXCEPTION: An HSAIL operation",
+     "cuda-error", ForeignStatus::crashed},
+    {"ray.exceptions.RayTaskError(OutOfMemoryError): ray::f() (pid=1)", "cuda-oom",
+     ForeignStatus::oom, kInTraceback},
+    {"ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+     "host-oom", ForeignStatus::oom, kInTraceback},
+    {"numpy._core._exceptions._ArrayMemoryError: Unable to allocate 12.0 GiB", "host-oom",
+     ForeignStatus::oom, kInTraceback},
+    {"MemoryError", "host-oom", ForeignStatus::oom, kInTraceback},
+    {"terminate called after throwing an instance of 'std::bad_alloc'", "host-oom",
+     ForeignStatus::oom},
+    {"[1.5] Out of memory: Killed process 4242 (python) total-vm:1234kB", "host-oom",
+     ForeignStatus::oom},
+    {"[1.5] Memory cgroup out of memory: Killed process 4242 (python)", "host-oom",
+     ForeignStatus::oom},
+    {"reason: OOMKilled", "host-oom", ForeignStatus::oom},
+    {"The node was low on resource: memory.", "host-oom", ForeignStatus::oom},
+    {"slurmstepd: error: Job 1 exceeded memory limit (67108864 > 65536000), being killed",
+     "host-oom", ForeignStatus::oom},
+    {"=>> PBS: job killed: mem 67108864kb exceeded limit 65536000kb", "host-oom",
+     ForeignStatus::oom},
+    {"=>> PBS: job killed: vmem 67108864kb exceeded limit 65536000kb", "host-oom",
+     ForeignStatus::oom},
+    {"TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.", "host-oom",
+     ForeignStatus::oom},
+    {"RuntimeError: DataLoader worker (pid 5151) is killed by signal: Killed.", "host-oom",
+     ForeignStatus::oom, kInTraceback},
+    {"OSError: [Errno 122] Disk quota exceeded", "disk-full", ForeignStatus::failed, kInTraceback},
+    {"srun: error: Node failure on node03", "slurm-node-failure", ForeignStatus::interrupted},
+    {"*** STEP 1.0 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO JOB NOT ENDING WITH SIGNALS ***",
+     "slurm-cancelled", ForeignStatus::interrupted},
+    {"=>> PBS: job killed: walltime 3632 exceeded limit 3600", "time-limit",
+     ForeignStatus::interrupted},
+    {"TERM_RUNLIMIT: job killed after reaching LSF run time limit.", "time-limit",
+     ForeignStatus::interrupted},
+    {"a.py: error: ambiguous option: --moe could match --moe-a, --moe-b", "arguments",
+     ForeignStatus::failed},
+    {"lightning.fabric.utilities.exceptions.SIGTERMException", "interrupted",
+     ForeignStatus::interrupted, kInTraceback},
+    {"Exception: Current loss scale already at minimum - cannot decrease scale anymore.", "nan",
+     ForeignStatus::wrong, kInTraceback},
+    {"RuntimeError: [Rank 0]: Ranks 3, 5 failed to pass monitoredBarrier in 600000 ms",
+     "barrier-timeout", ForeignStatus::hung, kInTraceback},
+    {"Terminating the process after attempting to dump debug info, due to ProcessGroupNCCL "
+     "watchdog hang.",
+     "nccl-timeout", ForeignStatus::hung},
+    {"Terminating the process after attempting to dump debug info, due to collective timeout or "
+     "exception.",
+     "nccl-failed", ForeignStatus::hung},
+    {"Received a dump signal due to a collective timeout from  rank 0 and we will try our best",
+     "nccl-failed", ForeignStatus::hung},
+    {"RuntimeError: Timed out initializing process group in store based barrier on rank: 3, for "
+     "key: store_based_barrier_key:1 (world_size=8, worker_count=7, timeout=0:30:00)",
+     "rendezvous", ForeignStatus::hung, kInTraceback},
+    {"torch.distributed.elastic.rendezvous.api.RendezvousTimeoutError", "rendezvous",
+     ForeignStatus::hung, kInTraceback},
+    {"torch.distributed.DistStoreError: Socket Timeout", "rendezvous", ForeignStatus::hung},
+    {"DistBackendError: [3] is setting up NCCL communicator, but store->get('0') got error: wait "
+     "timeout after 600000ms, keys: /default_pg/0",
+     "rendezvous", ForeignStatus::hung},
+    {"torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while "
+     "trying to connect to (10.0.0.1, 29500).",
+     "rendezvous", ForeignStatus::hung},
+    {"RuntimeError: NCCL Error 2: unhandled system error", "nccl-error", ForeignStatus::crashed,
+     kInTraceback},
+    {"terminate called without an active exception", "abort", ForeignStatus::crashed},
+    {"Fatal Python error: Aborted", "abort", ForeignStatus::crashed},
+    {"srun: error: node01: task 5: Killed", "signal", ForeignStatus::crashed},
+    {"srun: error: node01: tasks 0-7: Killed", "signal", ForeignStatus::crashed},
+    {"srun: error: node01: tasks 0-7: Terminated", "ended", ForeignStatus::crashed},
+    {"srun: error: node01: task 3: Aborted (core dumped)", "ended", ForeignStatus::crashed},
+    {"job.sh: line 12:  4242 Killed                  torchrun train.py", "signal",
+     ForeignStatus::crashed},
+    {"command terminated with exit code 137", "signal", ForeignStatus::crashed},
+    {"[ERROR] [launch.py:325:sigkill_handler] ['python'] exits with return code = -9", "signal",
+     ForeignStatus::crashed},
+    {"mpirun noticed that process rank 3 with PID 4242 on node n exited on signal 9 (Killed).",
+     "signal", ForeignStatus::crashed},
+    {"torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGKILL",
+     "signal", ForeignStatus::crashed, kInTraceback},
+    {"[rank: 3] Child process with PID 4242 terminated with code 1. Forcefully terminating all "
+     "other processes to avoid zombies",
+     "exit-code", ForeignStatus::failed},
+};
+
+}  // namespace
+
+BOOST_DATA_TEST_CASE(lines_of_failures, boost::unit_test::data::make(kLines)) {
+  const std::string line = sample.in_traceback ? traceback("", sample.line) : sample.line + "\n";
+  const RunFacts facts = facts_of(megatron_steps(1, 9) + line);
+  BOOST_REQUIRE(facts.root.has_value());
+  BOOST_TEST(facts.root->kind == sample.kind);
+  BOOST_TEST(facts.status == sample.status);
+  BOOST_TEST(!facts.reason.empty());
+}
+
+BOOST_AUTO_TEST_CASE(every_row_of_failures_has_its_line) {
+  for (const FailureForm& form : failure_forms()) {
+    if (form.words.empty()) continue;  // rows that only help to read others
+    const bool has_line =
+        form.anchor.empty() || std::ranges::any_of(kLines, [&](const Line& row) {
+          return row.line.find(form.anchor) != std::string::npos && row.kind == form.name;
+        });
+    BOOST_TEST(has_line, form.name << ": " << form.anchor);
+  }
+}
+
+// The same words where nothing has failed.
+BOOST_AUTO_TEST_CASE(words_that_are_no_failures) {
+  for (const std::string text :
+       {"if 'out of memory' in str(e):", "WARNING: option 2 'out of memory'",
+        "WARNING: MemoryError may come", "torch.OutOfMemoryError is caught",
+        "slurmstepd: error: Exceeded job memory limit at some point.",
+        "Job 1 exceeded memory limit (67108864 > 65536000)", "server: Killed the cache",
+        "step 3: Killed  branches: 5", "Child process with PID 42 terminated with code 0.",
+        "command terminated with exit code 0", "process 1 terminated with signal SIGUSR1"}) {
+    const RunFacts facts = facts_of(megatron_steps(1, 3) + text + "\n");
+    BOOST_TEST(!facts.root.has_value(), text << ": " << facts.reason);
+  }
+  // Python's own class, and not one that ends alike.
+  const RunFacts rmm = facts_of(megatron_steps(1, 3) + traceback("", "rmm.MyMemoryError: no room"));
+  BOOST_TEST(rmm.root->kind == "python-error");
+}
+
+// Ray tells the class first, and its figures further down.
+BOOST_AUTO_TEST_CASE(figures_of_memory_come_behind_the_class) {
+  const std::string named = traceback(
+      "", "ray.exceptions.RayTaskError(OutOfMemoryError): ray::Worker.train() (pid=4242)");
+  const RunFacts facts =
+      facts_of(megatron_steps(1, 3) + named + "  File \"/a.py\", line 5\n" + kOom);
+  BOOST_REQUIRE(facts.root.has_value());
+  BOOST_REQUIRE(facts.root->memory.has_value());
+  BOOST_TEST(facts.root->memory->asked_bytes == int64_t{2} << 30);
+  BOOST_TEST(facts.reason.find("asked for 2.00 GiB") != std::string::npos, facts.reason);
+  BOOST_TEST(facts.failures.size() == 1U);
+}
+
+BOOST_AUTO_TEST_CASE(what_a_message_of_memory_leaves_out_is_not_told) {
+  const RunFacts facts = facts_of(
+      megatron_steps(1, 3) +
+      "[rank5]: torch.OutOfMemoryError: XPU out of memory. Tried to allocate 2.00 GiB. GPU 0 has a "
+      "total capacity of 64.00 GiB. Of the allocated memory 60.00 GiB is allocated by PyTorch, and "
+      "1.00 GiB is reserved by PyTorch but unallocated.\n");
+  BOOST_REQUIRE(facts.root.has_value());
+  BOOST_TEST(facts.reason.find("free") == std::string::npos, facts.reason);
+  const nlohmann::json memory = to_json(facts).at("failures").at(0).at("memory");
+  BOOST_TEST(memory.at("free_bytes").is_null());
+  BOOST_TEST(memory.at("capacity_bytes") == int64_t{64} << 30);
+}
+
+BOOST_AUTO_TEST_CASE(rocm_is_known_by_its_words) {
+  const std::string steps = megatron_steps(1, 3);
+  for (const std::string& line :
+       {traceback("", "RuntimeError: HIP error: out of memory"),
+        traceback("", "RuntimeError: HIP error: invalid device function"),
+        std::string("[rank6]: torch.OutOfMemoryError: HIP out of memory. Tried to allocate 4.00 "
+                    "GiB. GPU 6 has a total capacity of 191.69 GiB of which 1.00 GiB is free.\n"),
+        std::string("Queue 0x7f aborting with error : HSA_STATUS_ERROR_EXCEPTION: x\n")}) {
+    BOOST_TEST(facts_of(steps + line).is_rocm, line);
+  }
+  BOOST_TEST(!facts_of(steps + kOom).is_rocm);
+}
+
+// A class of any name is an exception where the frames of a traceback stand in front of it.
+BOOST_AUTO_TEST_CASE(exceptions_of_unusual_names) {
+  const std::string steps = megatron_steps(1, 3);
+  for (const char* error :
+       {"socket.gaierror: [Errno -2] Name or service not known", "struct.error: unpack requires",
+        "socket.timeout: timed out", "queue.Empty", "_queue.Empty", "StopIteration",
+        "multiprocessing.pool.RemoteTraceback:",
+        "ray.exceptions.RayTaskError(ValueError): ray::f()", "mypackage._PrivateError: no"}) {
+    const RunFacts facts = facts_of(steps + traceback("[rank5]: ", error));
+    BOOST_REQUIRE(facts.root.has_value());
+    BOOST_TEST(facts.root->kind == "python-error", error);
+    BOOST_TEST(facts.root->rank == 5, error);
+    BOOST_TEST(facts.reason.find(error) != std::string::npos, facts.reason);
+  }
+  // Lines of others between the frames are none.
+  for (const char* other : {"info: a word", "loading data.bin: done", "torch.distributed: ready"}) {
+    const RunFacts facts =
+        facts_of(steps + traceback("", std::string(other) + "\nOSError: broken"));
+    BOOST_REQUIRE(facts.root.has_value());
+    BOOST_TEST(facts.reason.find("OSError: broken") != std::string::npos, facts.reason);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_traceback_that_is_the_last_word_is_a_failure) {
+  const std::string frames =
+      "[rank3]: Traceback (most recent call last):\n"
+      "[rank3]:   File \"/opt/a/model.py\", line 7, in forward\n[rank3]:     y = f(x)\n";
+  const std::string steps = megatron_steps(1, 3);
+  const RunFacts cut = facts_of(steps + frames);
+  BOOST_TEST(cut.reason == "rank 3: an error of Python after step 3: y = f(x) (model.py:7)");
+  BOOST_TEST((cut.status == ForeignStatus::failed));
+  BOOST_TEST(
+      (facts_of(steps + frames + "[rank3]: oops - no class\n").status == ForeignStatus::failed));
+  // It goes on; something else is known for certain.
+  BOOST_TEST(!facts_of(steps + frames + megatron_step(4)).root.has_value());
+  BOOST_TEST(facts_of(steps + frames + "[rank1]: " + kOom).root->kind == "cuda-oom");
+}
+
+BOOST_AUTO_TEST_CASE(the_box_of_torchrun_names_the_rank_of_its_traceback) {
+  const auto entry = [](int rank, const std::string& error) {
+    const std::string r = std::to_string(rank);
+    return "  time      : 2026-03-04_05:06:21\n  rank      : " + r +
+           " (local_rank: 1)\n  exitcode  : 1 (pid: 42)\n  error_file: /tmp/" + r +
+           "/error.json\n  traceback : Traceback (most recent call last):\n    File \"/opt/x.py\", "
+           "line 346, in wrapper\n      return f(*args)\n  " +
+           error + "\n";
+  };
+  const RunFacts facts =
+      facts_of(megatron_steps(1, 3) + "Failures:\n[1]:\n" + entry(9, kOom) +
+               "Root Cause (first observed failure):\n[0]:\n" + entry(3, "RuntimeError: broken"));
+  BOOST_REQUIRE(facts.root.has_value());
+  BOOST_TEST(facts.root->kind == "cuda-oom");
+  BOOST_TEST(facts.root->rank == 9);
+  // A traceback behind the box is of nobody.
+  BOOST_TEST(facts_of(megatron_steps(1, 3) + "  rank      : 9 (local_rank: 1)\n" +
+                      traceback("", "RuntimeError: broken"))
+                 .root->rank == -1);
+}
+
+BOOST_AUTO_TEST_CASE(a_barrier_names_who_did_not_come) {
+  const std::string start = "using world size: 8, data-parallel size: 8\n" + megatron_steps(1, 5);
+  const RunFacts one = facts_of(
+      start +
+      traceback("[rank0]: ", "RuntimeError: Rank 5 failed to pass monitoredBarrier in 1800000 ms"));
+  BOOST_REQUIRE(one.root.has_value());
+  BOOST_TEST(one.root->rank == 5);
+  BOOST_TEST(one.root->reporting_rank == 0);
+  BOOST_TEST(
+      one.reason ==
+      "rank 0: waited for others at a barrier after step 5: rank 5 did not come in 30 min 00 "
+      "s (model.py:7)");
+  const RunFacts two = facts_of(start +
+                                "[rank0]:[E ProcessGroupGloo.cpp:138] [Rank 0]: Ranks 3, 5 failed "
+                                "to pass monitoredBarrier in 600000 ms\n");
+  BOOST_TEST(two.root->rank == -1);
+  BOOST_TEST(two.root->missing_ranks == (std::vector<int>{3, 5}));
+  BOOST_TEST(to_json(two).at("failures").at(0).at("missing_ranks") == (std::vector<int>{3, 5}));
+}
+
+// Written by a rank that another one's timeout ends, with a capital letter.
+BOOST_AUTO_TEST_CASE(who_was_behind_is_told_by_signals_to_dump) {
+  const auto dump = [](int rank, int enqueued) {
+    const std::string r = std::to_string(rank);
+    return "[rank" + r +
+           "]:[E304 05:16:08.1 ProcessGroupNCCL.cpp:1682] [PG ID 0 PG GUID 0(default_pg) Rank " +
+           r +
+           "] Received a dump signal due to a collective timeout from  rank 0 and we will try our "
+           "best to dump the debug info. Last enqueued NCCL work: " +
+           std::to_string(enqueued) +
+           ", last completed NCCL work: " + std::to_string(std::min(enqueued, 76)) + ".\n";
+  };
+  const std::string start = "using world size: 8, data-parallel size: 8\n" + megatron_steps(1, 5);
+  const std::string timeout =
+      "[rank0]:[E304 05:16:07.0 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught collective "
+      "operation timeout: WorkNCCL(SeqNum=77, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "
+      "Timeout(ms)=600000) ran for 600013 milliseconds before timing out.\n";
+  std::string others;
+  for (const int rank : {0, 1, 2, 3, 4, 6, 7}) others += dump(rank, 77);
+  const RunFacts behind = facts_of(start + timeout + others + dump(5, 70));
+  BOOST_REQUIRE(behind.root.has_value());
+  BOOST_TEST(behind.root->kind == "nccl-timeout");
+  BOOST_TEST(behind.root->rank == 5);
+  BOOST_TEST(behind.root->missing_ranks == std::vector<int>{5});
+  std::string idle;
+  for (int rank = 0; rank < 8; ++rank) idle += dump(rank, -1);
+  BOOST_TEST(facts_of(start + idle).root->kind == "nccl-idle");
+  // The default group may never have been used: the timeout of another says more.
+  BOOST_TEST(facts_of(start + timeout + idle).root->kind == "nccl-timeout");
+}
+
+// srun ends the others by SIGKILL: who had failed before is not one of them.
+BOOST_AUTO_TEST_CASE(who_slurm_kills_behind_a_failure_is_a_victim) {
+  const std::string steps = megatron_steps(1, 3);
+  const std::string killed = "srun: error: node01: tasks 0-2,4-7: Killed\n";
+  const RunFacts facts = facts_of(steps + "srun: error: node01: task 3: Exited with exit code 1\n" +
+                                  "srun: Terminating StepId=4242.0\n" + killed);
+  BOOST_REQUIRE(facts.root.has_value());
+  BOOST_TEST(facts.root->kind == "exit-code");
+  BOOST_TEST(facts.root->rank == 3);
+  const RunFacts first = facts_of(steps + "srun: error: node01: task 5: Killed\n" +
+                                  "srun: Terminating StepId=4242.0\n" + killed);
+  BOOST_TEST(first.root->kind == "signal");
+  BOOST_TEST(first.root->rank == 5);
+  BOOST_TEST(first.root->exit_code.value_or(0) == -9);
+  const RunFacts cancelled =
+      facts_of(steps + "slurmstepd: error: *** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 ***\n" +
+               "srun: error: node01: tasks 0-7: Killed\n");
+  BOOST_TEST(cancelled.root->kind == "slurm-cancelled");
+}
+
+BOOST_AUTO_TEST_CASE(launchers_name_the_rank_that_ended) {
+  for (const char* line :
+       {"mpirun noticed that process rank 3 with PID 42 on node n exited on signal 11.",
+        "[rank: 3] Child process with PID 42 terminated with code -9. Forcefully terminating",
+        "srun: error: node01: task 3: Killed"}) {
+    BOOST_TEST(facts_of(megatron_steps(1, 3) + line + "\n").root->rank == 3, line);
+  }
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::sweeps

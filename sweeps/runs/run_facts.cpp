@@ -14,6 +14,7 @@
 #include "kernels/base/median.h"
 #include "sweeps/runs/echoed_config.h"
 #include "sweeps/runs/other_runs.h"
+#include "sweeps/runs/path_ranks.h"
 #include "sweeps/runs/read_log.h"
 #include "sweeps/runs/run_judgement.h"
 #include "sweeps/runs/unread_steps.h"
@@ -454,6 +455,7 @@ RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& optio
   std::vector<ForeignLog> logs;
   for (const std::string& path : paths) logs.push_back(read_log_file(path));
   const std::vector<std::string> notes = remove_other_runs(logs);
+  name_ranks_by_paths(logs);
   RunFacts facts = facts_of_logs(logs, options);
   std::ranges::copy(notes, std::back_inserter(facts.notes));
   return facts;

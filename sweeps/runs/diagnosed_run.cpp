@@ -481,6 +481,7 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   run.model = about.model;
   run.hardware = about.hardware;
   if (diagnosis.facts) run.echoed = diagnosis.facts->echoed.settings;
+  run.is_rocm = diagnosis.facts && diagnosis.facts->is_rocm;
   add_traced_facts(about, diagnosis, run);
   const FoundWall wall = wall_of(diagnosis);
   add_traced_offload(wall, diagnosis, run);

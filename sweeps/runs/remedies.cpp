@@ -276,8 +276,10 @@ std::vector<std::string> proposed_settings(const RemedyRow& row, const RunToMend
   for (const ProposedSetting& wanted : row.settings) {
     if (wanted.name.empty()) continue;
     if (wanted.wanted == ProposedSetting::Wanted::variable) {
-      if (config.environment.contains(wanted.name)) return {};
-      flags.push_back(fmt::format("{}={}", wanted.name, wanted.value));
+      const bool has_own_name = run.is_rocm && !wanted.name_on_rocm.empty();
+      const std::string_view name = has_own_name ? wanted.name_on_rocm : wanted.name;
+      if (config.environment.contains(wanted.name) || config.environment.contains(name)) return {};
+      flags.push_back(fmt::format("{}={}", name, wanted.value));
       continue;
     }
     const dialects::Row& choice = carried_choice(wanted.name);

@@ -49,6 +49,7 @@ struct RunToMend {
   /// False: traces show neither such an exchange nor kernels that only experts have. It counts
   /// where no configuration says what the model is.
   bool has_expert_work = true;
+  bool is_rocm = false;         ///< false: also where that is not known
   bool is_on_one_node = false;  ///< false: also where that is not known
   /// Traces show that tensors go to the host's memory, and no configuration says which.
   bool has_unsaid_offload = false;

@@ -44,6 +44,9 @@ bool recompute_all(PlanKnobs& k) {
   return true;
 }
 
+constexpr ProposedSetting kExpandableSegments{"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True",
+                                              Wanted::variable, "PYTORCH_HIP_ALLOC_CONF"};
+
 using Groups = std::array<std::string_view, 3>;
 /// Who holds the same weights; without groups of their own that is everybody.
 constexpr Groups kReplicas = {"dp_cp", "edp", "world"};
@@ -168,7 +171,7 @@ constexpr RemedyRow kRemedyRows[] = {
      {"allocator"},
      "The allocator then grows its segments and need not free and ask again.",
      nullptr,
-     {{{"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", Wanted::variable}}}},
+     {{kExpandableSegments}}},
     {"more_loader_workers",
      WallLabel::host,
      {"loader"},
@@ -471,7 +474,7 @@ constexpr RemedyRow kRemedyRows[] = {
      {"oom"},
      "The allocator grows its segments and leaves fewer holes.",
      nullptr,
-     {{{"PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", Wanted::variable}}}},
+     {{kExpandableSegments}}},
     {"weights_freed_after_forward",
      WallLabel::memory,
      {"oom"},

@@ -26,6 +26,7 @@ struct ProposedSetting {
   std::string_view name;  ///< of a row in carried_table.cpp, or of the variable
   std::string_view value;
   Wanted wanted = Wanted::on;
+  std::string_view name_on_rocm = {};  ///< where that is another; else empty
 };
 
 struct RemedyRow {

@@ -198,6 +198,27 @@ BOOST_AUTO_TEST_CASE(a_remedy_saves_no_more_than_its_causes_cost) {
   BOOST_TEST((find(others, "no_waiting_for_counts") != nullptr));
 }
 
+// The allocator reads its settings under another name there.
+BOOST_AUTO_TEST_CASE(variables_have_the_names_of_rocm_on_rocm) {
+  const auto flags_on = [](bool is_rocm, const char* label, const char* cause, const char* rule,
+                           const std::string& variables = "") {
+    RunToMend run = run_of(variables + kMendedCommand);
+    run.is_rocm = is_rocm;
+    const auto found = remedies_of(wall_of(label, cause, 0.3), run);
+    const Remedy* remedy = find(found, rule);
+    return remedy == nullptr || remedy->flags.empty() ? std::string() : remedy->flags.front();
+  };
+  const std::string value = "=expandable_segments:True";
+  BOOST_TEST(flags_on(false, "memory", "oom", "less_fragmentation") ==
+             "PYTORCH_CUDA_ALLOC_CONF" + value);
+  BOOST_TEST(flags_on(true, "memory", "oom", "less_fragmentation") ==
+             "PYTORCH_HIP_ALLOC_CONF" + value);
+  BOOST_TEST(flags_on(true, "host", "allocator", "expandable_segments") ==
+             "PYTORCH_HIP_ALLOC_CONF" + value);
+  BOOST_TEST(flags_on(true, "memory", "oom", "less_fragmentation",
+                      "PYTORCH_HIP_ALLOC_CONF=max_split_size_mb:64 ") == "");
+}
+
 // Freed memory is used for a larger micro-batch at once, and only where one was held down.
 BOOST_AUTO_TEST_CASE(room_is_made_for_a_capped_micro_batch_alone) {
   FoundWall wall = wall_of("memory", "capped micro-batch", 0.3);

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "kernels/base/error.h"
-#include "kernels/base/units.h"
 #include "sweeps/runs/ended_processes.h"
 #include "sweeps/runs/log_collector.h"
+#include "sweeps/runs/out_of_memory.h"
 #include "sweeps/runs/text_scan.h"
 #include "sweeps/runs/waiting_ranks.h"
 
@@ -18,7 +18,6 @@ namespace moetune::sweeps {
 namespace {
 
 using log_text::behind;
-using log_text::bytes_behind;
 using log_text::integer_behind;
 using log_text::leading_integer;
 using processes::read_box_others;
@@ -45,135 +44,6 @@ int named_rank(std::string_view text) {
   return -1;
 }
 
-/// Both forms of PyTorch's message: "Of the allocated memory 70.00 GiB is allocated by PyTorch",
-/// and before 2.1 "39.59 GiB total capacity; 37.20 GiB already allocated; ...".
-OutOfMemoryFacts out_of_memory_facts(std::string_view text) {
-  OutOfMemoryFacts facts;
-  const auto bytes = [](std::string_view part, std::string_view key) {
-    return bytes_behind(part, key).value_or(0);
-  };
-  facts.asked_bytes = bytes(text, "Tried to allocate ");
-  if (const auto old = behind(text, "(GPU ")) {
-    facts.capacity_bytes = bytes(*old, "; ");
-    facts.allocated_bytes = bytes(*old, "total capacity; ");
-    facts.free_bytes = bytes_behind(*old, "already allocated; ");
-    const int64_t reserved = bytes(*old, " free; ");
-    facts.reserved_unallocated_bytes = std::max<int64_t>(reserved - facts.allocated_bytes, 0);
-    return facts;
-  }
-  // "capacty" in torch 2.1.
-  const auto rest = behind(text, " has a total capac");
-  if (!rest) return facts;
-  facts.capacity_bytes = bytes(*rest, "ty of ");
-  facts.free_bytes = bytes_behind(*rest, "of which ");
-  facts.in_use_bytes = bytes(*rest, "this process has ");
-  // "Process 4242 has 61.2 GiB memory in use.": another one, or, where none is "this process",
-  // itself.
-  int64_t named_bytes = 0;
-  for (auto left = behind(*rest, "Process "); left; left = behind(*left, "Process ")) {
-    named_bytes += std::min(bytes(*left, " has "), facts.capacity_bytes);
-  }
-  (facts.in_use_bytes == 0 ? facts.in_use_bytes : facts.others_bytes) = named_bytes;
-  const auto held = behind(*rest, "Of the allocated memory ");
-  if (!held) return facts;
-  facts.allocated_bytes = bytes(*held, "");
-  const auto more = behind(*held, "is allocated by PyTorch");
-  if (!more) return facts;
-  facts.graph_pool_bytes = bytes(*more, ", with ");
-  facts.reserved_unallocated_bytes = bytes(*more, "and ");
-  return facts;
-}
-
-bool read_out_of_memory(const FailureForm& form, std::string_view text, size_t at,
-                        LogCollector& log) {
-  const OutOfMemoryFacts facts = out_of_memory_facts(text.substr(at));
-  if (facts.asked_bytes == 0) return false;
-  std::string detail = "asked for " + base::format_bytes(facts.asked_bytes);
-  const auto add = [&](const char* before, int64_t bytes, const char* behind_it) {
-    if (bytes > 0) detail += before + base::format_bytes(bytes) + behind_it;
-  };
-  add(", of ", facts.capacity_bytes, "");
-  if (facts.capacity_bytes > 0 && facts.free_bytes) {
-    detail += fmt::format(" {} were free", base::format_bytes(*facts.free_bytes));
-  }
-  add("; PyTorch had ", facts.allocated_bytes, " allocated");
-  add(" and ", facts.reserved_unallocated_bytes, " reserved but unallocated");
-  add(", ", facts.graph_pool_bytes, " of it in pools of graphs");
-  if (text.substr(0, at).ends_with("HIP ")) log.prove_rocm();
-  Failure* failure = log.add_failure(form, -1, detail);
-  // A line before it may have named the class alone, as Ray's does.
-  if (failure == nullptr) failure = log.failure_without_memory(form, detail);
-  if (failure != nullptr) failure->memory = facts;
-  return true;
-}
-
-/// The class of PyTorch's exception, whatever its words. Ray and Java name theirs like it, which
-/// are of the host; PyTorch's usual words have a row with their figures.
-bool read_out_of_memory_class(const FailureForm& form, std::string_view text, size_t at,
-                              LogCollector& log) {
-  const std::string_view path = text.substr(0, at);
-  const bool is_of_another = path.find("ray.exceptions.") != std::string_view::npos &&
-                             !path.ends_with('(');  // "RayTaskError(OutOfMemoryError)"
-  if (is_of_another || path.starts_with("java.")) return false;
-  if (out_of_memory_facts(text.substr(at)).asked_bytes > 0) return false;
-  log.add_failure(form, -1, text);
-  return true;
-}
-
-/// "MemoryError", "numpy._core._exceptions._ArrayMemoryError: Unable to allocate 12.0 GiB ...":
-/// Python's own, and no class of a library that ends alike.
-bool read_memory_error(const FailureForm& form, std::string_view text, size_t at,
-                       LogCollector& log) {
-  const std::string_view path = text.substr(0, at);
-  const bool is_pythons =
-      path.empty() || path.ends_with(' ') || path.ends_with('.') || path.ends_with("_Array");
-  if (!is_pythons || text.find("CUDA") != std::string_view::npos) return false;
-  log.add_failure(form, -1, text);
-  return true;
-}
-
-/// "std::bad_alloc" of C++; libraries throw it for memory of a device, too.
-bool read_bad_alloc(const FailureForm& form, std::string_view text, size_t, LogCollector& log) {
-  const bool is_of_device =
-      text.find("CUDA") != std::string_view::npos || text.find("cuda") != std::string_view::npos;
-  if (is_of_device) return false;
-  log.add_failure(form, -1, text);
-  return true;
-}
-
-/// "aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: ... Available Free mem : 0 MB". The
-/// resources may be others where memory is left.
-bool read_queue_without_memory(const FailureForm& form, std::string_view text, size_t at,
-                               LogCollector& log) {
-  constexpr int64_t kNothingLeftMib = 64;  // less than a queue needs for its kernels
-  const auto free_mib = integer_behind(text.substr(at), "Available Free mem : ");
-  if (!free_mib || *free_mib > kNothingLeftMib) return false;
-  log.prove_rocm();
-  log.add_failure(form, -1, text.substr(at));
-  return true;
-}
-/// "Cuda failure 2 'out of memory'" of NCCL, "HIP failure 'out of memory'" of RCCL, "CUDA error
-/// deep_ep.cpp:129 'out of memory'" of DeepEP. Programs that look for these words quote them, too.
-bool read_quoted_out_of_memory(const FailureForm& form, std::string_view text, size_t at,
-                               LogCollector& log) {
-  std::string_view front = log_text::bare(text.substr(0, at));
-  const size_t end = front.find_last_not_of("0123456789");
-  if (end == std::string_view::npos) return false;
-  const bool has_number = end + 1 < front.size();
-  front = front.substr(0, end + 1);
-  const bool is_place = has_number && front.ends_with(':');
-  if (!is_place && !log_text::bare(front).ends_with(" failure")) return false;
-  if (front.find("HIP failure") != std::string_view::npos) log.prove_rocm();
-  log.add_failure(form, -1, text);
-  return true;
-}
-
-bool read_hip_out_of_memory(const FailureForm& form, std::string_view text, size_t,
-                            LogCollector& log) {
-  log.prove_rocm();
-  log.add_failure(form, -1, text);
-  return true;
-}
 bool read_queue_error(const FailureForm& form, std::string_view text, size_t at,
                       LogCollector& log) {
   log.prove_rocm();
@@ -351,6 +221,32 @@ bool read_device_error(const FailureForm& form, std::string_view text, size_t at
   return read_message(form, text, at, log);
 }
 
+/// "Cuda failure 700 'an illegal memory access was encountered'" of NCCL: an error of a kernel,
+/// after which nothing runs any more. Smaller numbers are of calls that it may do without.
+bool read_kernel_failure(const FailureForm& form, std::string_view text, size_t at,
+                         LogCollector& log) {
+  constexpr int64_t kFirst = 700;  // cudaErrorIllegalAddress
+  constexpr int64_t kLast = 719;   // cudaErrorLaunchFailure
+  const auto number = leading_integer(text.substr(at + form.anchor.size()));
+  if (!number || *number < kFirst || *number > kLast) return false;
+  log.add_failure(form, -1, text.substr(at));
+  return true;
+}
+
+/// What srun says of itself.
+bool read_srun(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
+  if (text.substr(0, at).find("srun: error: ") == std::string_view::npos) return false;
+  log.add_failure(form, -1, text);
+  return true;
+}
+
+/// "Job allocation 4242 has been revoked."
+bool read_revoked(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
+  if (text.substr(0, at).find("Job allocation ") == std::string_view::npos) return false;
+  log.add_failure(form, -1, text);
+  return true;
+}
+
 /// The words of the row say all.
 bool read_without_detail(const FailureForm& form, std::string_view, size_t, LogCollector& log) {
   log.add_failure(form, -1, "");
@@ -378,15 +274,6 @@ bool read_other_cancel(const FailureForm& form, std::string_view text, size_t at
     if (other.anchor.starts_with(kReason) && is_said) return false;
   }
   return read_slurm(form, text, at, log);
-}
-
-/// "Job 4242 exceeded memory limit (67108864 > 65536000), being killed": Slurm before it had
-/// cgroups. Without the last words it is a warning.
-bool read_memory_limit(const FailureForm& form, std::string_view text, size_t at,
-                       LogCollector& log) {
-  if (text.substr(at).find("being killed") == std::string_view::npos) return false;
-  log.add_failure(form, -1, text);
-  return true;
 }
 
 bool read_plain_cancel(const FailureForm& form, std::string_view text, size_t at,
@@ -423,6 +310,8 @@ constexpr FailureForm kFailureForms[] = {
      read_slurm},
     {"slurm-cancelled", " CANCELLED AT ", kInterrupted, Blame::outside, "ended by Slurm", false,
      read_other_cancel},
+    {"slurm-cancelled", " has been revoked", kInterrupted, Blame::outside,
+     "Slurm took the nodes back", false, read_revoked},
     {"time-limit", "PBS: job killed: walltime", kInterrupted, Blame::outside,
      "the time limit of "
      "PBS"},
@@ -439,6 +328,10 @@ constexpr FailureForm kFailureForms[] = {
      "flags are missing", false, read_message},
     {"arguments", "omegaconf.errors.", kFailed, Blame::cause, "an override does not fit"},
     {"arguments", "Could not override '", kFailed, Blame::cause, "an override does not fit"},
+    {"slurm-step", "Unable to create step for job ", kFailed, Blame::cause,
+     "Slurm could not start the tasks", false, read_srun},
+    {"slurm-step", " launch failed: ", kFailed, Blame::cause, "Slurm could not start the tasks",
+     false, read_srun},
     // What the machine lacks, whatever is run on it.
     {"no-device", "Found no NVIDIA driver", kFailed, Blame::cause, "there is no driver of a GPU"},
     {"no-device", "CUDA driver version is insufficient", kFailed, Blame::cause,
@@ -456,9 +349,9 @@ constexpr FailureForm kFailureForms[] = {
      kInTraceback, read_message},
     // Memory of a device.
     {"cuda-oom", "out of memory. Tried to allocate", kOom, Blame::cause, "out of GPU memory", false,
-     read_out_of_memory},
+     out_of_memory::read_allocator},
     {"cuda-oom", "OutOfMemoryError", kOom, Blame::cause, "out of GPU memory", kInTraceback,
-     read_out_of_memory_class},
+     out_of_memory::read_exception_class},
     {"cuda-oom", "CUDA error: out of memory", kOom, Blame::cause,
      "out of GPU memory outside of PyTorch's allocator"},
     {"cuda-oom", "CUDA driver error: out of memory", kOom, Blame::cause,
@@ -472,15 +365,16 @@ constexpr FailureForm kFailureForms[] = {
     {"cuda-oom", "Triton Error [CUDA]: out of memory", kOom, Blame::cause,
      "out of GPU memory outside of PyTorch's allocator"},
     {"cuda-oom", "HIP error: out of memory", kOom, Blame::cause,
-     "out of GPU memory outside of PyTorch's allocator", false, read_hip_out_of_memory},
+     "out of GPU memory outside of PyTorch's allocator", false, out_of_memory::read_rocm},
     {"cuda-oom", "'out of memory'", kOom, Blame::cause,
-     "out of GPU memory outside of PyTorch's allocator", false, read_quoted_out_of_memory},
+     "out of GPU memory outside of PyTorch's allocator", false, out_of_memory::read_quoted},
     {"cuda-oom", "_STATUS_ALLOC_FAILED", kOom, Blame::cause,
      "no GPU memory was left for a library"},
     {"cuda-oom", "miopenStatusAllocFailed", kOom, Blame::cause,
-     "no GPU memory was left for a library", false, read_hip_out_of_memory},
+     "no GPU memory was left for a library", false, out_of_memory::read_rocm},
     {"cuda-oom", "HSA_STATUS_ERROR_OUT_OF_RESOURCES", kOom, Blame::cause,
-     "out of GPU memory outside of PyTorch's allocator", false, read_queue_without_memory},
+     "out of GPU memory outside of PyTorch's allocator", false,
+     out_of_memory::read_queue_without_memory},
     {"cuda-oom", "Failed to CUDA calloc", kOom, Blame::cause, "no GPU memory was left for NCCL"},
     // Memory of the host.
     {"host-oom", "oom_kill event", kOom, Blame::cause,
@@ -492,7 +386,8 @@ constexpr FailureForm kFailureForms[] = {
     {"host-oom", "OOMKilled", kOom, Blame::cause,
      "the host ran out of memory (not the GPU): a container was killed"},
     {"host-oom", "exceeded memory limit (", kOom, Blame::cause,
-     "the host ran out of memory (not the GPU): the job was killed", false, read_memory_limit},
+     "the host ran out of memory (not the GPU): the job was killed", false,
+     out_of_memory::read_job_limit},
     {"host-oom", "node was low on resource: memory", kOom, Blame::cause,
      "the host ran out of memory (not the GPU): a pod was evicted"},
     {"host-oom", "PBS: job killed: mem ", kOom, Blame::cause,
@@ -501,15 +396,17 @@ constexpr FailureForm kFailureForms[] = {
      "the host ran out of memory (not the GPU): the job was killed"},
     {"host-oom", "TERM_MEMLIMIT: ", kOom, Blame::cause,
      "the host ran out of memory (not the GPU): the job was killed"},
+    {"host-oom", "killed due to memory pressure (OOM)", kOom, Blame::cause,
+     "the host ran out of memory (not the GPU): Ray killed a process"},
     {"host-oom", "killed due to the node running low on memory", kOom, Blame::cause,
      "the host ran out of memory (not the GPU): Ray killed a process"},
     // Its process lives to tell it: no scheduler ended the run.
     {"host-oom", "is killed by signal: Killed", kOom, Blame::cause,
      "the host ran out of memory (not the GPU): a worker that loads data was killed"},
     {"host-oom", "MemoryError", kOom, Blame::cause, "the host ran out of memory (not the GPU)",
-     kInTraceback, read_memory_error},
+     kInTraceback, out_of_memory::read_memory_error},
     {"host-oom", "std::bad_alloc", kOom, Blame::cause, "the host ran out of memory (not the GPU)",
-     false, read_bad_alloc},
+     false, out_of_memory::read_bad_alloc},
     {"host-oom", ": Out Of Memory", kOom, Blame::cause,
      "the host ran out of memory (not the GPU): a task was killed", false, read_task},
     {"host-oom", "DefaultCPUAllocator: can't allocate memory", kOom, Blame::cause,
@@ -525,6 +422,8 @@ constexpr FailureForm kFailureForms[] = {
      read_device_error},
     {"cuda-error", "HIP error: ", kCrashed, Blame::error, "an error of HIP", false,
      read_device_error},
+    {"cuda-error", "Cuda failure ", kCrashed, Blame::error, "an error of CUDA", false,
+     read_kernel_failure},
     {"cuda-error", "Memory access fault by GPU", kCrashed, Blame::error,
      "the GPU touched memory that is not there"},
     {"cuda-error", "borting with error : HSA_STATUS_", kCrashed, Blame::error,
@@ -596,6 +495,20 @@ constexpr FailureForm kFailureForms[] = {
      false, nullptr, kOfAnother},
     {"peer-gone", "Connection reset by peer", kCrashed, Blame::ending, "another rank is gone",
      false, nullptr, kOfAnother},
+    {"peer-gone", "Connection closed by remote peer", kCrashed, Blame::ending,
+     "another rank is gone", false, nullptr, kOfAnother},
+    {"peer-gone", "failed to recv, got 0 bytes", kCrashed, Blame::ending, "another rank is gone",
+     false, nullptr, kOfAnother},
+    {"peer-gone", "Got completion from peer ", kCrashed, Blame::ending,
+     "another rank or the way to it is gone", false, nullptr, kOfAnother},
+    {"peer-gone", "RendezvousConnectionError", kCrashed, Blame::ending, "another node is gone",
+     kInTraceback, nullptr, kOfAnother},
+    {"peer-gone", "RendezvousClosedError", kCrashed, Blame::ending, "another node is gone",
+     kInTraceback, nullptr, kOfAnother},
+    {"peer-gone", "ActorDiedError", kCrashed, Blame::ending, "a worker of Ray is gone",
+     kInTraceback, nullptr, kOfAnother},
+    {"peer-gone", "A worker died or was killed while executing a task", kCrashed, Blame::ending,
+     "a worker of Ray is gone", false, nullptr, kOfAnother},
     {"peer-gone", "Broken pipe", kCrashed, Blame::consequence, "another rank is gone", false,
      nullptr, kOfAnother},
     // Consequences.

@@ -114,10 +114,23 @@ size_t time_prefix(std::string_view text, LineOrigin&) {
   return at;
 }
 
+/// "(TrainWorker pid=4242, ip=10.0.0.1) " of Ray: a process, of which nobody knows the rank.
+size_t ray_prefix(std::string_view text, LineOrigin& origin) {
+  constexpr size_t kFurthest = 160;
+  if (!text.starts_with('(')) return 0;
+  const std::string_view front = text.substr(0, kFurthest);
+  const size_t end = front.find(") ");
+  const auto pid = log_text::integer_behind(front.substr(0, std::min(end, front.size())), " pid=");
+  if (end == std::string_view::npos || !pid || *pid < 1) return 0;
+  origin.process = *pid;
+  return end + 2;
+}
+
 /// How long the prefix is; 0: it has none of this form.
 using PrefixForm = size_t (*)(std::string_view, LineOrigin&);
-constexpr std::array<PrefixForm, 4> kPrefixForms = {role_prefix, task_prefix, primus_prefix,
-                                                    time_prefix};
+constexpr std::array kPrefixForms = {PrefixForm{role_prefix}, PrefixForm{task_prefix},
+                                     PrefixForm{primus_prefix}, PrefixForm{ray_prefix},
+                                     PrefixForm{time_prefix}};
 
 bool may_have_prefix(char c) { return c == '[' || c == '(' || c == ' ' || (c >= '0' && c <= '9'); }
 

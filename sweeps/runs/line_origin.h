@@ -9,14 +9,16 @@ namespace moetune::sweeps {
 
 /// Who wrote a line, by its prefixes. -1: not stated.
 struct LineOrigin {
-  int rank = -1;        ///< global rank
-  int local_rank = -1;  ///< rank within a node: torchrun's own prefix
-  int task = -1;        ///< task of srun or mpirun: the rank, if each task is one
-  int world_size = -1;  ///< in Primus's prefix
+  int rank = -1;         ///< global rank
+  int local_rank = -1;   ///< rank within a node: torchrun's own prefix
+  int task = -1;         ///< task of srun or mpirun: the rank, if each task is one
+  int world_size = -1;   ///< in Primus's prefix
+  int64_t process = -1;  ///< its number, where Ray names no more
   bool is_primus = false;
 
   /// Equal for lines of the same writer.
   [[nodiscard]] int64_t key() const {
+    if (process >= 0 && rank < 0 && local_rank < 0 && task < 0) return -process;
     return (int64_t{rank} + 1) * 4'000'000 + (int64_t{local_rank} + 1) * 2000 + task + 1;
   }
   /// The most likely global rank; -1: unknown. A local rank together with a task may be on any

@@ -244,6 +244,30 @@ const Line kLines[] = {
     {"torch.distributed.DistNetworkError: The client socket has timed out after 600000ms while "
      "trying to connect to (10.0.0.1, 29500).",
      "rendezvous", ForeignStatus::hung},
+    {"Job allocation 4242 has been revoked.", "slurm-cancelled", ForeignStatus::interrupted},
+    {"srun: error: Unable to create step for job 1: Requested node configuration is not available",
+     "slurm-step", ForeignStatus::failed},
+    {"srun: error: task 0 launch failed: Slurmd could not connect IO", "slurm-step",
+     ForeignStatus::failed},
+    {"(raylet) 1 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed",
+     "host-oom", ForeignStatus::oom},
+    {"n:1:2 [1] NCCL WARN Cuda failure 700 'an illegal memory access was encountered'",
+     "cuda-error", ForeignStatus::crashed},
+    {"NCCL WARN socketProgress: Connection closed by remote peer n02<1234>", "peer-gone",
+     ForeignStatus::crashed},
+    {"torch.distributed.DistNetworkError: failed to recv, got 0 bytes", "peer-gone",
+     ForeignStatus::crashed, kInTraceback},
+    {"NCCL WARN NET/IB : Got completion from peer 10.0.0.1<1> with status=12 opcode=0 len=0",
+     "peer-gone", ForeignStatus::crashed},
+    {"torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the "
+     "C10d store has failed. See inner exception for details.",
+     "peer-gone", ForeignStatus::crashed, kInTraceback},
+    {"torch.distributed.elastic.rendezvous.api.RendezvousClosedError", "peer-gone",
+     ForeignStatus::crashed, kInTraceback},
+    {"ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.",
+     "peer-gone", ForeignStatus::crashed, kInTraceback},
+    {"(raylet) A worker died or was killed while executing a task by an unexpected system error.",
+     "peer-gone", ForeignStatus::crashed},
     {"RuntimeError: NCCL Error 2: unhandled system error", "nccl-error", ForeignStatus::crashed,
      kInTraceback},
     {"terminate called without an active exception", "abort", ForeignStatus::crashed},
@@ -296,7 +320,9 @@ BOOST_AUTO_TEST_CASE(words_that_are_no_failures) {
         "slurmstepd: error: Exceeded job memory limit at some point.",
         "Job 1 exceeded memory limit (67108864 > 65536000)", "server: Killed the cache",
         "step 3: Killed  branches: 5", "Child process with PID 42 terminated with code 0.",
-        "command terminated with exit code 0", "process 1 terminated with signal SIGUSR1"}) {
+        "NCCL WARN Cuda failure 1 'invalid argument'", "kernel launch failed: will retry",
+        "the certificate has been revoked", "command terminated with exit code 0",
+        "process 1 terminated with signal SIGUSR1"}) {
     const RunFacts facts = facts_of(megatron_steps(1, 3) + text + "\n");
     BOOST_TEST(!facts.root.has_value(), text << ": " << facts.reason);
   }
@@ -365,6 +391,21 @@ BOOST_AUTO_TEST_CASE(exceptions_of_unusual_names) {
     BOOST_REQUIRE(facts.root.has_value());
     BOOST_TEST(facts.reason.find("OSError: broken") != std::string::npos, facts.reason);
   }
+}
+
+// Ray's processes print side by side, and each line of theirs has a prefix.
+BOOST_AUTO_TEST_CASE(tracebacks_of_rays_processes_are_told_apart) {
+  const std::string one = "(TrainWorker pid=4242, ip=10.0.0.1) ";
+  const std::string two = "(TrainWorker pid=4243, ip=10.0.0.2) ";
+  const RunFacts facts = facts_of(
+      megatron_steps(1, 3) + one + "Traceback (most recent call last):\n" + two +
+      "Traceback (most recent call last):\n" + two + "  File \"/opt/a/other.py\", line 9, in g\n" +
+      one + "  File \"/opt/a/model.py\", line 7, in f\n" + one + "RuntimeError: broken\n" + two +
+      "ValueError: broken, too\n");
+  BOOST_REQUIRE(facts.root.has_value());
+  BOOST_TEST(facts.reason == "an error of Python after step 3: RuntimeError: broken (model.py:7)");
+  BOOST_TEST(
+      !facts_of(megatron_steps(1, 3) + "(a remark) RuntimeError: broken\n").root.has_value());
 }
 
 BOOST_AUTO_TEST_CASE(a_traceback_that_is_the_last_word_is_a_failure) {

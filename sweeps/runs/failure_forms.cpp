@@ -225,10 +225,10 @@ bool read_device_error(const FailureForm& form, std::string_view text, size_t at
 /// after which nothing runs any more. Smaller numbers are of calls that it may do without.
 bool read_kernel_failure(const FailureForm& form, std::string_view text, size_t at,
                          LogCollector& log) {
-  constexpr int64_t kFirst = 700;  // cudaErrorIllegalAddress
-  constexpr int64_t kLast = 719;   // cudaErrorLaunchFailure
+  constexpr int64_t kFirstOfKernels = 700;  // cudaErrorIllegalAddress
+  constexpr int64_t kLastOfKernels = 719;   // cudaErrorLaunchFailure
   const auto number = leading_integer(text.substr(at + form.anchor.size()));
-  if (!number || *number < kFirst || *number > kLast) return false;
+  if (!number || *number < kFirstOfKernels || *number > kLastOfKernels) return false;
   log.add_failure(form, -1, text.substr(at));
   return true;
 }

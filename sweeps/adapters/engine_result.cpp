@@ -18,6 +18,7 @@
 #include "sweeps/adapters/engine_words.h"
 #include "sweeps/adapters/stored_step.h"
 #include "sweeps/adapters/stored_work.h"
+#include "sweeps/adapters/told_log.h"
 #include "sweeps/adapters/trial_settings.h"
 #include "sweeps/analyse.h"
 #include "sweeps/processes/process.h"
@@ -124,25 +125,14 @@ EngineVerdict how_it_ended(const EngineLeavings& left) {
 /// Whether it has done what was asked for.
 EngineVerdict check_steps(const UserRun& run, const tuner::TrialRequest& request,
                           const RunFacts& facts) {
-  const int64_t first = facts.first_step.value_or(1);
-  const int64_t done = facts.last_step ? *facts.last_step - first + 1 : 0;
-  const int64_t optimizer_steps = done - facts.num_skipped_steps;
+  const int64_t optimizer_steps = steps_made(facts) - facts.num_skipped_steps;
   if (optimizer_steps < kFewestOptimizerSteps) {
     return {TrialStatus::failed, fmt::format("{} optimizer steps, at least {} have to be made",
                                              optimizer_steps, kFewestOptimizerSteps)};
   }
-  const bool is_asked = run.dialect || has_placeholder(run.engine().run, "steps");
-  const int64_t asked = launched_steps(request);
-  if (is_asked && done < asked) {
-    // It has ended as it was told to, and by which setting the dialect's table tells.
-    const std::string_view key = run.dialect ? total_steps_setting(*run.dialect) : "";
-    const bool is_cut = !key.empty() && facts.total_steps && *facts.total_steps < asked;
-    return {
-        TrialStatus::failed,
-        fmt::format("ended after {} of {} steps{}", done, asked,
-                    is_cut ? fmt::format(": {} is {}, raise it", key, *facts.total_steps) : "")};
-  }
-  return {};
+  std::string early = early_end(run, request, facts);
+  if (early.empty()) return {};
+  return {TrialStatus::failed, std::move(early)};
 }
 
 /// Steps whose losses are compared in the mean.
@@ -339,6 +329,28 @@ void add_wall(const Diagnosis& diagnosis, store::TrialResult& result) {
 
 }  // namespace
 
+bool asks_for_steps(const UserRun& run) {
+  return run.dialect || has_placeholder(run.engine().run, "steps");
+}
+
+int64_t steps_made(const RunFacts& facts) {
+  return facts.last_step ? *facts.last_step - facts.first_step.value_or(1) + 1 : 0;
+}
+
+std::string early_end(const UserRun& run, const tuner::TrialRequest& request,
+                      const RunFacts& facts) {
+  const int64_t asked = launched_steps(request);
+  const int64_t done = steps_made(facts);
+  // Behind the last line that stands every so many steps there may be steps without one.
+  const int64_t interval = facts.step_time ? facts.step_time->interval : 1;
+  if (!asks_for_steps(run) || done + interval > asked) return {};
+  // It has ended as it was told to, and by which setting the dialect's table tells.
+  const std::string_view key = run.dialect ? total_steps_setting(*run.dialect) : "";
+  const bool is_cut = !key.empty() && facts.total_steps && *facts.total_steps < asked;
+  return fmt::format("ended after {} of {} steps{}", done, asked,
+                     is_cut ? fmt::format(": {} is {}, raise it", key, *facts.total_steps) : "");
+}
+
 store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& request,
                                  const EngineLeavings& left) {
   store::TrialResult result;
@@ -380,6 +392,8 @@ store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& 
       result.texts.push_back(
           {"note", "the log shows no loss: whether it still learns the same was not checked"});
     }
+    const std::string other = framework_mismatch(run, *left.facts);
+    if (!other.empty()) result.texts.push_back({"note", other});
     for (const std::string& line : echo_differences(run, request, *left.facts)) {
       result.texts.push_back({"note", line});
     }

@@ -24,6 +24,14 @@ struct CommandEnd {
   std::string detail;  ///< hung: how long there was no output; else its last lines
 };
 
+/// Whether a trial of the run is told how many steps to make.
+bool asks_for_steps(const UserRun& run);
+/// Steps that the log shows as made. Lines stand every so many steps, so there may be a few more.
+int64_t steps_made(const RunFacts& facts);
+/// "ended after 6 of 51 steps"; empty: all that were asked for were made, or nobody asked.
+std::string early_end(const UserRun& run, const tuner::TrialRequest& request,
+                      const RunFacts& facts);
+
 struct EngineLeavings {
   CommandEnd end;
   std::optional<RunFacts> facts;       ///< none: no log

@@ -13,9 +13,9 @@
 #include "kernels/base/error.h"
 #include "kernels/base/fnv.h"
 #include "kernels/base/units.h"
-#include "sweeps/adapters/echo_check.h"
 #include "sweeps/adapters/engine_words.h"
 #include "sweeps/adapters/left_files.h"
+#include "sweeps/adapters/told_log.h"
 #include "sweeps/processes/attend.h"
 #include "sweeps/processes/printed_output.h"
 #include "sweeps/runs/diagnosed_run.h"
@@ -203,16 +203,6 @@ std::string kept_log(const std::string& path) {
   return is_packed ? fmt::format("packed: {}", path) : end_of_file(path, kKeptLogBytes);
 }
 
-/// Throws where a log says other values than those asked for; `wrong` is empty where it does not.
-void refuse_another(const std::string& log, const std::string& wrong) {
-  if (wrong.empty()) return;
-  throw base::UsageError(fmt::format(
-      "{}: this log is of another configuration than the command ({}); nothing was stored. Pass "
-      "the log of the command that --dry-run names. If this is its log, say --exit-code 1 without "
-      "a log: the trial then counts as failed",
-      log, wrong));
-}
-
 /// What both ways to a result have in common.
 TrialRun result_with(const UserRun& run, const tuner::TrialRequest& request,
                      const EngineLeavings& left, const std::vector<std::string>& logs) {
@@ -297,28 +287,28 @@ TrialRun ForeignEngine::run(ProcessRunner& processes, const tuner::TrialRequest&
 }
 
 ToldEngine::ToldEngine(std::shared_ptr<const UserRun> run, std::vector<std::string> files,
-                       int exit_code)
+                       std::optional<int> exit_code)
     : run_(std::move(run)),
       files_(std::move(files)),
       logs_(logs_among(files_)),
       exit_code_(exit_code) {
   if (logs_.empty()) return;
   facts_ = read_run(logs_);
-  refuse_another(logs_.front(), size_mismatch(*run_, *facts_));
+  check_told_run(*run_, *facts_, logs_.front());
 }
 
 void ToldEngine::check(const tuner::TrialRequest& request) {
-  if (!facts_ && exit_code_ == 0) {
+  if (!facts_ && exit_code_.value_or(0) == 0) {
     throw base::UsageError(
         "none of the files is a log of a run; where it left none, say --exit-code");
   }
-  if (facts_) refuse_another(logs_.front(), echo_mismatch(*run_, request, *facts_));
+  if (facts_) check_told_trial(*run_, request, *facts_, logs_.front(), exit_code_);
 }
 
 TrialRun ToldEngine::run(ProcessRunner& /*processes*/, const tuner::TrialRequest& request,
                          const RunnerOptions& /*options*/) {
   EngineLeavings left;
-  left.end.code = exit_code_;
+  left.end.code = exit_code_.value_or(0);
   left.facts = facts_;
   if (request.is_profiled) read_traces(files_, run_->hardware.get(), left);
   TrialRun done = result_with(*run_, request, left, {});

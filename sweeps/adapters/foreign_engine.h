@@ -38,12 +38,13 @@ class ForeignEngine final : public TrialEngine {
 /// Returns the result of the next trial from files of a run that the user has made elsewhere.
 class ToldEngine final : public TrialEngine {
  public:
-  /// `files`: logs, traces, folders of the run. `exit_code`: 0 if it is not known. Throws
-  /// base::UsageError for a log of a run with other sizes than the user's (size_mismatch).
-  ToldEngine(std::shared_ptr<const UserRun> run, std::vector<std::string> files, int exit_code);
+  /// `files`: logs, traces, folders of the run. `exit_code`: none if it was not said. Throws
+  /// base::UsageError as check_told_run.
+  ToldEngine(std::shared_ptr<const UserRun> run, std::vector<std::string> files,
+             std::optional<int> exit_code);
 
-  /// Throws base::UsageError for a log of other values of the space than those asked for
-  /// (echo_mismatch), and where neither a log nor an exit code was given.
+  /// Throws base::UsageError as check_told_trial, and where neither a log nor an exit code of a
+  /// failure was given.
   void check(const tuner::TrialRequest& request) override;
   TrialRun run(ProcessRunner& processes, const tuner::TrialRequest& request,
                const RunnerOptions& options) override;
@@ -53,7 +54,7 @@ class ToldEngine final : public TrialEngine {
   std::vector<std::string> files_;
   std::vector<std::string> logs_;
   std::optional<RunFacts> facts_;  ///< none: the files have no log
-  int exit_code_;
+  std::optional<int> exit_code_;
 };
 
 /// Throws base::UsageError if one of the files is a log that an earlier `moetune tell` has stored.

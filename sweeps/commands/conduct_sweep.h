@@ -12,7 +12,7 @@ namespace moetune::sweeps {
 /// The next trial as the user has run it elsewhere.
 struct ToldRun {
   std::vector<std::string> files;
-  int exit_code = 0;
+  std::optional<int> exit_code;  ///< none: it was not said
 };
 
 /// Conducts a sweep and returns the exit code. `told`: the result of the next trial; none is run

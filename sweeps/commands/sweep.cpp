@@ -176,11 +176,14 @@ std::string to_text(const Result& result) {
   text += validation_text(result);
   // Only what a long run has confirmed is called the best without a word more.
   const char* where = result.validation.is_passed == true ? "" : " in short trials";
-  text += fmt::format("best{}: trial {}, {} per step, {} tokens/s, peak {}{}\n", where, best.id,
-                      base::format_ns(best.step_ns.value_or(0)),
-                      base::format_count(best.tokens_per_s.value_or(0)),
-                      base::format_bytes(best.peak_bytes.value_or(0)),
-                      best.wall.empty() ? "" : ", wall " + best.wall);
+  text += fmt::format("best{}: trial {}, {} per step", where, best.id,
+                      base::format_ns(best.step_ns.value_or(0)));
+  // A log of another engine may say neither.
+  if (best.tokens_per_s) {
+    text += fmt::format(", {} tokens/s", base::format_count(*best.tokens_per_s));
+  }
+  if (best.peak_bytes) text += ", peak " + base::format_bytes(*best.peak_bytes);
+  text += best.wall.empty() ? "\n" : ", wall " + best.wall + "\n";
   if (result.gain) {
     const store::Gain& gain = *result.gain;
     const std::string interval =

@@ -22,7 +22,7 @@ CommandOptions tell_options() {
                 "logs, traces and folders of the run");
   options.add()("db", po::value<std::string>()->value_name("PATH"), "the runs database");
   options.add()("exit-code", po::value<std::string>()->value_name("N"),
-                "with which the command ended; 0 where it is not said");
+                "with which the command ended; where it is not said, the log has to show its end");
   options.add_format();
   options.positional("file");
   options.positional("left", -1);
@@ -32,8 +32,10 @@ CommandOptions tell_options() {
 int run_tell_command(const CommandOptions& options) {
   ToldRun told;
   told.files = options.texts("left");
-  told.exit_code = static_cast<int>(options.integer("exit-code", 0, 0));
-  if (told.files.empty() && told.exit_code == 0) {
+  if (options.has("exit-code")) {
+    told.exit_code = static_cast<int>(options.integer("exit-code", 0, 0));
+  }
+  if (told.files.empty() && told.exit_code.value_or(0) == 0) {
     throw base::UsageError("a log of the run is missing: moetune tell SWEEP --db PATH LOG...");
   }
   for (const std::string& file : told.files) {

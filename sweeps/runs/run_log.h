@@ -29,19 +29,26 @@ enum class Framework : uint8_t {
   deepspeed,
 };
 
+struct FrameworkRow {
+  Framework value;
+  std::string_view name;
+  bool marks_end;  ///< it prints a line that says that the run came to its end
+};
+
 }  // namespace moetune::sweeps
 
 namespace moetune::spec {
 template <>
 struct NameTable<sweeps::Framework> {
+  using Row = sweeps::FrameworkRow;
   static constexpr std::array kRows = {
-      Named<sweeps::Framework>{sweeps::Framework::unknown, "unknown"},
-      Named<sweeps::Framework>{sweeps::Framework::megatron_lm, "megatron-lm"},
-      Named<sweeps::Framework>{sweeps::Framework::megatron_bridge, "megatron-bridge"},
-      Named<sweeps::Framework>{sweeps::Framework::torchtitan, "torchtitan"},
-      Named<sweeps::Framework>{sweeps::Framework::primus, "primus"},
-      Named<sweeps::Framework>{sweeps::Framework::nemo, "nemo"},
-      Named<sweeps::Framework>{sweeps::Framework::deepspeed, "deepspeed"}};
+      Row{sweeps::Framework::unknown, "unknown", false},
+      Row{sweeps::Framework::megatron_lm, "megatron-lm", true},
+      Row{sweeps::Framework::megatron_bridge, "megatron-bridge", true},
+      Row{sweeps::Framework::torchtitan, "torchtitan", true},
+      Row{sweeps::Framework::primus, "primus", true},
+      Row{sweeps::Framework::nemo, "nemo", false},
+      Row{sweeps::Framework::deepspeed, "deepspeed", false}};
 };
 }  // namespace moetune::spec
 

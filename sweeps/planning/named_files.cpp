@@ -191,55 +191,57 @@ dialects::Dialect dialect_named(const CommandOptions& options, const char* optio
       fmt::format("--{} is '{}', expected {}", option, name.substr(0, 40), dialect_names()));
 }
 
-namespace {
-
-/// Where the text does not say its ranks, `otherwise` (0: nobody does).
-dialects::RunConfig imported(const std::string& text, dialects::Dialect dialect,
-                             dialects::ImportOptions& how, int64_t otherwise) {
-  dialects::RunConfig config = dialects::import_run(text, dialect, how);
+dialects::RunConfig run_config_of(const RunText& run, int64_t otherwise) {
+  dialects::RunConfig config = dialects::import_run(run.text, run.dialect, run.how);
   if (config.world_size > 0 || otherwise == 0) return config;
   const spec::PlanKnobs& k = config.knobs;
   const int64_t least = std::max(k.replica_ranks(), int64_t{k.etp} * k.ep * k.pp);
   if (least > otherwise) {
     throw base::UsageError(
         fmt::format("{}: does not say how many ranks it has, and needs {} at least: --gpus tells",
-                    how.source, least));
+                    run.how.source, least));
   }
+  dialects::ImportOptions how = run.how;
   how.world_size = otherwise;
-  return dialects::import_run(text, dialect, how);
+  return dialects::import_run(run.text, run.dialect, how);
 }
 
-}  // namespace
-
-dialects::RunConfig run_config_of(const CommandOptions& options, const char* option,
-                                  int64_t world_size, const spec::ModelSpec* model,
-                                  int64_t otherwise) {
-  std::string text = options.text(option);
-  dialects::ImportOptions how;
-  how.world_size = world_size;
-  if (model != nullptr) how.num_layers = model->num_layers;
-  how.source = fmt::format("--{}", option);
+RunText run_text_of(const CommandOptions& options, const char* option, int64_t world_size,
+                    const spec::ModelSpec* model) {
+  RunText run;
+  run.text = options.text(option);
+  run.how.world_size = world_size;
+  if (model != nullptr) run.how.num_layers = model->num_layers;
+  run.how.source = fmt::format("--{}", option);
   std::error_code error;
-  if (text == "-") {
-    text = read_standard_input();
-    how.source = kStandardInput;
-  } else if (text.size() < 4096 && std::filesystem::is_regular_file(text, error)) {
-    how.source = text;
-    text = read_spec_file(text);
-  } else if (!text.empty() && text.find_first_of(" \t\n=:") == std::string::npos) {
-    throw base::UsageError(fmt::format("'{}' is neither a file nor a command of a run", text));
+  if (run.text == "-") {
+    run.text = read_standard_input();
+    run.how.source = kStandardInput;
+  } else if (run.text.size() < 4096 && std::filesystem::is_regular_file(run.text, error)) {
+    run.how.source = run.text;
+    run.text = read_spec_file(run.text);
+  } else if (!run.text.empty() && run.text.find_first_of(" \t\n=:") == std::string::npos) {
+    throw base::UsageError(fmt::format("'{}' is neither a file nor a command of a run", run.text));
   }
   if (options.has("dialect")) {
-    return imported(text, dialect_named(options, "dialect"), how, otherwise);
+    run.dialect = dialect_named(options, "dialect");
+    return run;
   }
-  const auto dialect = dialects::detect_dialect(text);
+  const auto dialect = dialects::detect_dialect(run.text);
   if (!dialect) {
     throw base::UsageError(
         fmt::format("{}: looks like no command or configuration of Megatron-LM, Megatron-Bridge, "
                     "torchtitan or Primus; --dialect says whose it is",
-                    how.source));
+                    run.how.source));
   }
-  return imported(text, *dialect, how, otherwise);
+  run.dialect = *dialect;
+  return run;
+}
+
+dialects::RunConfig run_config_of(const CommandOptions& options, const char* option,
+                                  int64_t world_size, const spec::ModelSpec* model,
+                                  int64_t otherwise) {
+  return run_config_of(run_text_of(options, option, world_size, model), otherwise);
 }
 
 void add_settings(const dialects::UnpricedSettings& settings, nlohmann::json& document) {

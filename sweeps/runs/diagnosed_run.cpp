@@ -13,11 +13,9 @@
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "profiler/analysis/kernel_classes.h"
-#include "profiler/import/byte_source.h"
-#include "profiler/import/trace_files.h"
-#include "sweeps/load.h"
 #include "sweeps/runs/echoed_config.h"
 #include "sweeps/runs/run_folder.h"
+#include "sweeps/runs/stated_config.h"
 #include "sweeps/runs/traced_layout.h"
 #include "sweeps/table.h"
 
@@ -45,54 +43,6 @@ bool is_fragmented(const RunFacts& facts) {
   if (!facts.root || !facts.root->memory) return false;
   const OutOfMemoryFacts& memory = *facts.root->memory;
   return memory.asked_bytes > 0 && memory.reserved_unallocated_bytes >= memory.asked_bytes;
-}
-
-/// The files of a run by what they are. What is named by itself and is nothing known is a mistake;
-/// in a folder it is somebody else's.
-RunFolder sorted_files(const std::vector<std::string>& paths) {
-  RunFolder all;
-  for (const std::string& path : paths) {
-    RunFolder found = find_run_files(path);
-    if (found.logs.empty() && found.traces.empty() && found.configs.empty()) {
-      constexpr size_t kHeadBytes = 4096;
-      if (std::filesystem::is_regular_file(path)) {
-        profiler::refuse_perfetto(path, profiler::first_bytes(path, kHeadBytes));
-      }
-      throw base::UsageError(
-          fmt::format("{}: {} no log, trace or configuration of a run that moetune knows", path,
-                      std::filesystem::is_directory(path) ? "holds" : "is"));
-    }
-    const auto take = [](std::vector<std::string>& to, const std::vector<std::string>& from) {
-      to.insert(to.end(), from.begin(), from.end());
-    };
-    take(all.logs, found.logs);
-    take(all.traces, found.traces);
-    take(all.configs, found.configs);
-    take(all.notes, found.notes);
-  }
-  return all;
-}
-
-/// The first file that can be read as a command or a configuration. Those that cannot are noted.
-std::optional<spec::dialects::RunConfig> config_of_files(const std::vector<std::string>& paths,
-                                                         std::vector<std::string>& notes) {
-  std::vector<std::string> left_out;
-  std::optional<spec::dialects::RunConfig> config;
-  for (const std::string& path : paths) {
-    try {
-      const std::string text = read_spec_file(path);
-      const auto dialect = spec::dialects::detect_dialect(text);
-      if (!dialect) continue;
-      spec::dialects::ImportOptions how;
-      how.source = path;
-      config = spec::dialects::import_run(text, *dialect, how);
-      break;
-    } catch (const base::UsageError& error) {
-      left_out.push_back(fmt::format("is not understood as a configuration: {}", error.what()));
-    }
-  }
-  add_left_out(left_out, notes);
-  return config;
 }
 
 /// What the traces, or else the failure, speak for.
@@ -260,10 +210,6 @@ std::string remedies_text(const RunDiagnosis& diagnosis) {
   }
   return text;
 }
-
-}  // namespace
-
-namespace {
 
 std::optional<int64_t> world_size_of(const RunDiagnosis& diagnosis) {
   if (diagnosis.config && diagnosis.config->world_size > 0) return diagnosis.config->world_size;
@@ -506,9 +452,30 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
             ? std::string()
             : fmt::format(" and the groups in the traces ({})", fmt::join(traced_sizes, ", "));
     diagnosis.notes.push_back(fmt::format(
-        "no command or configuration of the run is known: what to change is told from {}'s "
-        "defaults{}; name it with --run",
-        framework_title(run.config->dialect), layout));
+        "no command or configuration of the run {}: what to change is told from {}'s defaults{}; "
+        "name {} with --run",
+        diagnosis.has_unread_config ? "is understood" : "is known",
+        framework_title(run.config->dialect), layout,
+        diagnosis.has_unread_config ? "another" : "it"));
+  }
+}
+
+/// As it was named, else as it stands in a file. One that is not understood is noted: what a log or
+/// traces say is told without it.
+void add_stated_config(const RunFolder& files, const AboutRun& about, RunDiagnosis& diagnosis) {
+  const int64_t world_size = world_size_of(diagnosis).value_or(0);
+  if (!about.read_config) {
+    StatedConfig stated = config_of_files(files, world_size, diagnosis.notes);
+    diagnosis.config = std::move(stated.config);
+    diagnosis.has_unread_config = stated.has_unread;
+    return;
+  }
+  try {
+    diagnosis.config = about.read_config(world_size);
+  } catch (const base::UsageError& error) {
+    if (!diagnosis.facts && !diagnosis.traces) throw;
+    diagnosis.has_unread_config = true;
+    diagnosis.notes.push_back(not_understood(about.config_source, error.what()));
   }
 }
 
@@ -631,7 +598,7 @@ WallInShort wall_in_short(const RunDiagnosis& diagnosis) {
 
 RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun& about) {
   RunDiagnosis diagnosis;
-  RunFolder files = sorted_files(paths);
+  RunFolder files = files_of_run(paths);
   diagnosis.notes = std::move(files.notes);
   if (!files.logs.empty()) diagnosis.facts = read_run(files.logs);
   const profiler::MemoryFacts memory = said_memory(diagnosis.facts, about.hardware.get());
@@ -645,8 +612,7 @@ RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun&
     diagnosis.traces = diagnose_traces(files.traces, about.hardware.get(), memory);
   }
   note_other_world(diagnosis);
-  diagnosis.config = about.config;
-  if (!diagnosis.config) diagnosis.config = config_of_files(files.configs, diagnosis.notes);
+  add_stated_config(files, about, diagnosis);
   if (!diagnosis.config && diagnosis.facts) diagnosis.config = diagnosis.facts->config;
   if (!diagnosis.facts && !diagnosis.traces && !diagnosis.config) {
     throw base::UsageError(

@@ -2,6 +2,7 @@
 // missing. What moetune diagnose prints.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -19,7 +20,10 @@ namespace moetune::sweeps {
 
 /// What the user states besides the files; all of it is optional.
 struct AboutRun {
-  std::optional<spec::dialects::RunConfig> config;
+  /// Reads the command or configuration, whose ranks are those of the logs where it does not say
+  /// them (0: neither do these). Empty: none was named. Throws base::UsageError.
+  std::function<spec::dialects::RunConfig(int64_t world_size)> read_config;
+  std::string config_source;  ///< its file, or the option that has it
   std::shared_ptr<const spec::ModelSpec> model;
   std::shared_ptr<const spec::HardwareSpec> hardware;
 };
@@ -29,6 +33,7 @@ struct RunDiagnosis {
   std::optional<Diagnosis> traces;  ///< empty: no trace
   /// As the user gave it, or as it was found in a file or in the log; empty: unknown.
   std::optional<spec::dialects::RunConfig> config;
+  bool has_unread_config = false;  ///< one was named or found that is not understood
   /// Sizes of the layout that only the groups in the traces tell; set where no configuration is
   /// known.
   ParallelSizes traced_sizes;

@@ -15,6 +15,7 @@
 #include "engine/spec/dialects/run_config.h"
 #include "kernels/base/error.h"
 #include "profiler/import/byte_source.h"
+#include "profiler/import/trace_files.h"
 #include "sweeps/runs/read_log.h"
 
 namespace moetune::sweeps {
@@ -33,15 +34,19 @@ bool has_any_of(std::string_view text, std::initializer_list<std::string_view> p
       parts, [&](std::string_view part) { return text.find(part) != std::string_view::npos; });
 }
 
-bool is_config(std::string_view text) {
-  if (text.size() >= kHeadBytes || text.find('\0') != std::string_view::npos) return false;
+RunFileKind kind_of_config(std::string_view text) {
+  if (text.size() >= kHeadBytes || text.find('\0') != std::string_view::npos) {
+    return RunFileKind::other;
+  }
   const auto dialect = spec::dialects::detect_dialect(text);
-  if (!dialect) return false;
+  if (!dialect) return RunFileKind::other;
   try {
     spec::dialects::import_run(text, *dialect);
-    return true;
+    return RunFileKind::config;
+  } catch (const spec::dialects::NoSettings&) {
+    return RunFileKind::other;
   } catch (const base::Error&) {
-    return false;
+    return RunFileKind::unread_config;
   }
 }
 
@@ -137,6 +142,9 @@ void add_file(const fs::path& path, RunFolder& folder, int64_t& num_bytes) {
     case RunFileKind::config:
       folder.configs.push_back(path.string());
       return;
+    case RunFileKind::unread_config:
+      folder.unread_configs.push_back(path.string());
+      return;
     case RunFileKind::chrome_trace:
     case RunFileKind::rocprof_trace:
     case RunFileKind::sqlite:
@@ -191,7 +199,7 @@ RunFileKind kind_of_file(std::string_view head, std::string_view tail) {
     if (text.starts_with('{')) return RunFileKind::other;
   }
   if (looks_like_log(head) || (!tail.empty() && looks_like_log(tail))) return RunFileKind::log;
-  return is_config(head) ? RunFileKind::config : RunFileKind::other;
+  return kind_of_config(head);
 }
 
 RunFolder find_run_files(const std::string& path) {
@@ -218,6 +226,32 @@ RunFolder find_run_files(const std::string& path) {
     add_file(file, folder, num_bytes);
   }
   return folder;
+}
+
+RunFolder files_of_run(const std::vector<std::string>& paths) {
+  RunFolder all;
+  for (const std::string& path : paths) {
+    RunFolder found = find_run_files(path);
+    const bool has_config = !found.configs.empty() || !found.unread_configs.empty();
+    if (found.logs.empty() && found.traces.empty() && !has_config) {
+      constexpr size_t kFewBytes = 4096;
+      if (fs::is_regular_file(path)) {
+        profiler::refuse_perfetto(path, profiler::first_bytes(path, kFewBytes));
+      }
+      throw base::UsageError(
+          fmt::format("{}: {} no log, trace or configuration of a run that moetune knows", path,
+                      fs::is_directory(path) ? "holds" : "is"));
+    }
+    const auto take = [](std::vector<std::string>& to, const std::vector<std::string>& from) {
+      to.insert(to.end(), from.begin(), from.end());
+    };
+    take(all.logs, found.logs);
+    take(all.traces, found.traces);
+    take(all.configs, found.configs);
+    take(all.unread_configs, found.unread_configs);
+    take(all.notes, found.notes);
+  }
+  return all;
 }
 
 std::vector<std::string> logs_among(const std::vector<std::string>& paths) {

@@ -14,9 +14,10 @@ enum class RunFileKind : uint8_t {
   log,
   chrome_trace,  ///< JSON of Kineto and others
   rocprof_trace,
-  sqlite,  ///< of Nsight Systems, most likely
-  gzip,    ///< a trace, unless what it holds is a log
-  config,  ///< a command or a configuration of a dialect
+  sqlite,         ///< of Nsight Systems, most likely
+  gzip,           ///< a trace, unless what it holds is a log
+  config,         ///< a command or a configuration of a dialect
+  unread_config,  ///< the same by its settings, but its reader refuses it
 };
 
 /// By the beginning of a file, and its end where it is longer: logs may begin with anything.
@@ -27,6 +28,7 @@ struct RunFolder {
   std::vector<std::string> logs;
   std::vector<std::string> traces;
   std::vector<std::string> configs;
+  std::vector<std::string> unread_configs;
   std::vector<std::string> notes;  ///< where a limit left something out
 };
 
@@ -34,6 +36,10 @@ struct RunFolder {
 /// hidden ones and the kernel's (/proc, /sys) left out; depth, files and bytes are bounded. Throws
 /// base::UsageError where there is nothing of that name.
 RunFolder find_run_files(const std::string& path);
+
+/// The same of all files and folders that were named. What is named by itself and is nothing known
+/// is a mistake; in a folder it is somebody else's. Throws base::UsageError.
+RunFolder files_of_run(const std::vector<std::string>& paths);
 
 /// The logs among these files and below these folders, in the order of `paths`. Paths that do not
 /// exist are skipped.

@@ -122,8 +122,8 @@ void refuse_strangers(const Reading& in) {
   const bool has_any = std::ranges::any_of(
       in.settings.all(), [&](const Setting& setting) { return is_known(setting.key, in.dialect); });
   if (has_any || !in.run.model_name.empty()) return;
-  throw base::UsageError(fmt::format("{}: has no setting that {} takes, such as '{}'", in.source,
-                                     name_of(in.dialect), in.key("tp")));
+  throw NoSettings(fmt::format("{}: has no setting that {} takes, such as '{}'", in.source,
+                               name_of(in.dialect), in.key("tp")));
 }
 
 }  // namespace

@@ -170,9 +170,15 @@ struct ImportOptions {
 /// Whose words a text has, by its content; none where it looks like none of them.
 std::optional<Dialect> detect_dialect(std::string_view text);
 
+/// Thrown for a text without any setting that the dialect takes: it is about something else.
+class NoSettings : public base::UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
 /// Reads a command (with its variables, launcher and quotes) or a configuration file. What is not
-/// said has the dialect's default. Throws base::UsageError for what is no such text, values out of
-/// range, and settings that contradict each other.
+/// said has the dialect's default. Throws base::UsageError for what is no such text (NoSettings),
+/// values out of range, and settings that contradict each other.
 RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions& options = {});
 
 /// The run as text that `dialect` takes: a shell command, or a file. What it cannot be told stands

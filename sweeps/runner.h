@@ -64,6 +64,10 @@ class TrialRun {
 TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
                    const RunnerOptions& options);
 
+/// Digest of a log that somebody has brought, one text per log: kept of every run of a trial, so
+/// that none counts twice.
+inline constexpr const char* kToldLogText = "told_log";
+
 /// Another engine, which runs trials in place of run_trial().
 class TrialEngine {
  public:

@@ -304,6 +304,9 @@ int64_t SweepLoop::commit(const TrialRequest& request, const std::string& starte
   own.step_ns_high = result.step_ns_high;
   own.samples_ns = result.samples_ns;
   store_.add_measurement(id, started_at, result, speed_of(runs, tokens));
+  for (const store::NamedText& text : result.texts) {
+    if (text.name == kToldLogText) store_.add_text(id, text);
+  }
   return id;
 }
 

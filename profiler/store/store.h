@@ -357,6 +357,8 @@ class Store {
   /// MeasurementRow from the result. `speed` replaces the trial's own numbers.
   int64_t add_measurement(int64_t trial_id, const std::string& started_at,
                           const TrialResult& result, const std::optional<TrialSpeed>& speed);
+  /// Adds a text to a finished trial.
+  void add_text(int64_t trial_id, const NamedText& text);
   /// Adds a trial that never started (invalid, pruned); returns its id. If the hash is known,
   /// returns the old id and changes the row only if it was interrupted.
   int64_t add_finished_trial(const TrialRow& trial,

@@ -164,6 +164,12 @@ int64_t Store::add_measurement(int64_t trial_id, const std::string& started_at,
   return attempt;
 }
 
+void Store::add_text(int64_t trial_id, const NamedText& text) {
+  Transaction transaction(*database_);
+  append_texts(*database_, trial_id, {text});
+  transaction.commit();
+}
+
 int64_t Store::set_environment(int64_t sweep_id, const std::vector<NamedText>& values) {
   Transaction transaction(*database_);
   const std::vector<EnvironmentRow> known = environments_of(*database_, sweep_id);

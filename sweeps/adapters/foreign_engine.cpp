@@ -1,6 +1,7 @@
 #include "sweeps/adapters/foreign_engine.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
@@ -183,9 +184,6 @@ void read_traces(const std::vector<std::string>& paths, const spec::HardwareSpec
   }
 }
 
-/// Digest of a log passed to `moetune tell`; one text per log.
-constexpr const char* kToldLog = "told_log";
-
 /// Includes the modification time: two runs may print the same text.
 std::string digest_of(const std::string& log) {
   std::string identity;
@@ -299,8 +297,17 @@ ToldEngine::ToldEngine(std::shared_ptr<const UserRun> run, std::vector<std::stri
 
 void ToldEngine::check(const tuner::TrialRequest& request) {
   if (!facts_ && exit_code_.value_or(0) == 0) {
-    throw base::UsageError(
-        "none of the files is a log of a run; where it left none, say --exit-code");
+    std::error_code error;
+    const bool is_empty = std::ranges::all_of(files_, [&](const std::string& file) {
+      return fs::is_regular_file(file, error) && fs::file_size(file, error) == 0;
+    });
+    throw base::UsageError(fmt::format(
+        "{}: {}; nothing was stored. Pass the log of the command that --dry-run names; where it "
+        "left none, say with which code it ended (--exit-code)",
+        fmt::join(files_, ", "),
+        is_empty             ? "there is nothing in it"
+        : files_.size() == 1 ? "is no log of a run that moetune knows"
+                             : "none of the files is a log of a run that moetune knows"));
   }
   if (facts_) check_told_trial(*run_, request, *facts_, logs_.front(), exit_code_);
 }
@@ -312,7 +319,8 @@ TrialRun ToldEngine::run(ProcessRunner& /*processes*/, const tuner::TrialRequest
   left.facts = facts_;
   if (request.is_profiled) read_traces(files_, run_->hardware.get(), left);
   TrialRun done = result_with(*run_, request, left, {});
-  for (const std::string& log : logs_) done.result.texts.push_back({kToldLog, digest_of(log)});
+  for (const std::string& log : logs_) done.result.texts.push_back({kToldLogText, digest_of(log)});
+  is_taken_ = true;
   return done;
 }
 
@@ -323,7 +331,7 @@ void check_not_told(const store::Store& store, int64_t sweep_id,
   if (logs.empty()) return;
   for (const store::TrialRow& trial : store.list_trials(sweep_id)) {
     for (const store::NamedText& text : store.read_texts(trial.id)) {
-      const auto known = text.name == kToldLog ? logs.find(text.value) : logs.end();
+      const auto known = text.name == kToldLogText ? logs.find(text.value) : logs.end();
       if (known == logs.end()) continue;
       throw base::UsageError(
           fmt::format("{}: this log was already used for trial {}; pass the log of the next run",

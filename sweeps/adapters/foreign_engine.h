@@ -48,6 +48,8 @@ class ToldEngine final : public TrialEngine {
   void check(const tuner::TrialRequest& request) override;
   TrialRun run(ProcessRunner& processes, const tuner::TrialRequest& request,
                const RunnerOptions& options) override;
+  /// Whether a trial has taken what was brought: a sweep that is done has none to take it.
+  [[nodiscard]] bool is_taken() const { return is_taken_; }
 
  private:
   std::shared_ptr<const UserRun> run_;
@@ -55,6 +57,7 @@ class ToldEngine final : public TrialEngine {
   std::vector<std::string> logs_;
   std::optional<RunFacts> facts_;  ///< none: the files have no log
   std::optional<int> exit_code_;
+  bool is_taken_ = false;
 };
 
 /// Throws base::UsageError if one of the files is a log that an earlier `moetune tell` has stored.

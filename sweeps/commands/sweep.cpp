@@ -270,6 +270,7 @@ struct Conduct {
   store::SweepRow row;
   std::shared_ptr<const UserRun> user_run;  ///< null: our own engine
   std::unique_ptr<TrialEngine> engine;      ///< null: our own engine
+  const ToldEngine* told = nullptr;         ///< the same where somebody else has run the trial
 };
 
 Conduct conduct_foreign(const CommandOptions& options, const std::string& file,
@@ -289,6 +290,7 @@ Conduct conduct_foreign(const CommandOptions& options, const std::string& file,
   }
   loop.environment = environment_of(*own.run);
   std::unique_ptr<TrialEngine> engine;
+  const ToldEngine* told_engine = nullptr;
   if (told) {
     loop.max_new_runs = 1;
     std::error_code error;
@@ -298,12 +300,15 @@ Conduct conduct_foreign(const CommandOptions& options, const std::string& file,
         if (known.config_hash == own.row.config_hash) check_not_told(store, known.id, told->files);
       }
     }
-    engine = std::make_unique<ToldEngine>(own.run, told->files, told->exit_code);
+    auto taking = std::make_unique<ToldEngine>(own.run, told->files, told->exit_code);
+    told_engine = taking.get();
+    engine = std::move(taking);
   } else {
     if (options.has("dry-run")) loop.max_new_runs = 0;
     engine = std::make_unique<ForeignEngine>(own.run, engine_folder(database));
   }
-  return {std::move(own.strategy), std::move(own.row), std::move(own.run), std::move(engine)};
+  return {std::move(own.strategy), std::move(own.row), std::move(own.run), std::move(engine),
+          told_engine};
 }
 
 Conduct conduct_own(const CommandOptions& options, const std::string& file, spec::SweepSpec& sweep,
@@ -320,7 +325,7 @@ Conduct conduct_own(const CommandOptions& options, const std::string& file, spec
         "{})\n",
         file, axis.knob, axis.violation.rule, axis.violation.message);
   }
-  return {std::move(strategy), sweep_row(sweep), nullptr, nullptr};
+  return {std::move(strategy), sweep_row(sweep), nullptr, nullptr, nullptr};
 }
 
 int exit_code_of(const Result& result, const std::string& file, Progress& progress) {
@@ -396,6 +401,11 @@ int conduct_sweep(const CommandOptions& options, const std::optional<ToldRun>& t
     throw;
   }
   report.finish();
+  if (conduct.told != nullptr && !conduct.told->is_taken()) {
+    throw base::UsageError(
+        fmt::format("{}: the sweep is {} and waits for no trial; nothing was stored", database,
+                    name_of(summary.status)));
+  }
   Result result = result_of(session.store, session.sweep_id, std::move(summary));
   if (result.summary.next) {
     result.next = next_command(*conduct.user_run, *result.summary.next, result.summary.next_why,

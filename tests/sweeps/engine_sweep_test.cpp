@@ -317,6 +317,10 @@ BOOST_AUTO_TEST_CASE(tell_by_hand_gives_the_same_sweep) {
   BOOST_TEST(told["status"] == "done");
   BOOST_TEST(has_text(told["engine_settings"], "--micro-batch-size 2"));
   BOOST_TEST(has_text(told["engine_settings"], "--overlap-grad-reduce"));
+  // Who brings one more is told that nobody takes it.
+  std::filesystem::copy_file(folder.file("told.log"), folder.file("more.log"));
+  check_refused({"tell", sweep_file, folder.file("more.log"), "--db", db}, 2,
+                {"the sweep is done and waits for no trial; nothing was stored"});
 }
 
 BOOST_AUTO_TEST_CASE(too_few_steps_of_the_command_are_told_before_a_launch) {
@@ -385,13 +389,20 @@ BOOST_AUTO_TEST_CASE(a_log_of_another_trial_is_not_taken) {
   // What is no log at all stores nothing either.
   const std::string notes = folder.file("notes.md");
   tests::write_text(notes, "# nothing of a run\n");
-  check_refused({"tell", sweep_file, notes, "--db", db}, 2, {"none of the files is a log"});
+  check_refused({"tell", sweep_file, notes, "--db", db}, 2,
+                {"notes.md: is no log of a run that moetune knows"});
+  tests::write_text(notes, "");
+  check_refused({"tell", sweep_file, notes, "--db", db}, 2, {"notes.md: there is nothing in it"});
   BOOST_TEST(num_trials() == 1U);
   BOOST_TEST(tests::contains(run({"watch", db}).out, "sweep 1 fake: waiting for tell\n"));
   const tests::Answer second = run({"tell", sweep_file, next_log("second.log"), "--db", db});
   BOOST_TEST(second.code == 0, second.err);
   BOOST_TEST_REQUIRE(num_trials() == 2U);
   BOOST_TEST(store::Store::open_read_only(db).list_trials().back().status == "ok");
+  // Nor does a further run of a trial count twice.
+  const std::string third = next_log("third.log");
+  BOOST_TEST(run({"tell", sweep_file, third, "--db", db}).code == 0);
+  check_refused({"tell", sweep_file, third, "--db", db}, 2, {"already used for trial 2"});
 }
 
 // Nobody has seen how the command ended: the log says it, or whoever brings it.

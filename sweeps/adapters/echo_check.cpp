@@ -324,6 +324,17 @@ std::vector<SizeDifference> size_differences(const UserRun& run, const RunFacts&
   return differences;
 }
 
+/// Where the log's configuration has a setting of that name with another value than was asked for;
+/// empty: it has not.
+std::string raw_mismatch(const std::string& name, const std::string& asked, const RunFacts& facts) {
+  const auto plain = plain_name(name);
+  const auto echoed = std::ranges::find_if(
+      facts.echoed.settings, [&](const auto& setting) { return plain_name(setting.key) == plain; });
+  if (asked == kAsItIs || echoed == facts.echoed.settings.end()) return {};
+  if (is_same_value(asked, echoed->value)) return {};
+  return fmt::format("{}: asked {}, the log has {}", name, asked, echoed->value);
+}
+
 }  // namespace
 
 std::string echo_mismatch(const UserRun& run, const tuner::TrialRequest& request,
@@ -341,14 +352,8 @@ std::string echo_mismatch(const UserRun& run, const tuner::TrialRequest& request
     }
     const spec::PlanKnobRow* row = spec::find_plan_knob(name);
     if (row == nullptr) {
-      const auto plain = plain_name(name);
-      const auto echoed = std::ranges::find_if(facts.echoed.settings, [&](const auto& setting) {
-        return plain_name(setting.key) == plain;
-      });
-      if (value == kAsItIs || echoed == facts.echoed.settings.end()) continue;
-      if (!is_same_value(value, echoed->value)) {
-        wrong.push_back(fmt::format("{}: asked {}, the log has {}", name, value, echoed->value));
-      }
+      std::string mismatch = raw_mismatch(name, value, facts);
+      if (!mismatch.empty()) wrong.push_back(std::move(mismatch));
       continue;
     }
     if (!facts.config || name == kMaxConnections) continue;
@@ -375,7 +380,17 @@ std::string size_mismatch(const UserRun& run, const RunFacts& facts) {
 std::vector<std::string> echo_differences(const UserRun& run, const tuner::TrialRequest& request,
                                           const RunFacts& facts) {
   std::vector<std::string> differences;
-  if (!run.dialect || !facts.config || !facts.config->is_echo) return differences;
+  if (!run.dialect) {
+    // What a command of nobody's dialect takes may mean something else than its framework's setting
+    // of the same name.
+    const tuner::Settings asked = settings_of(request);
+    for (const auto& [name, values] : run.sweep.space) {
+      std::string mismatch = raw_mismatch(name, asked.at(name), facts);
+      if (!mismatch.empty()) differences.push_back(std::move(mismatch));
+    }
+    return differences;
+  }
+  if (!facts.config || !facts.config->is_echo) return differences;
   const spec::PlanKnobs asked = config_with(run, settings_of(request)).knobs;
   const spec::PlanKnobs defaults = spec::dialects::RunConfig{}.knobs;
   for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {

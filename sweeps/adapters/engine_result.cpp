@@ -351,6 +351,8 @@ std::string early_end(const UserRun& run, const tuner::TrialRequest& request,
                      is_cut ? fmt::format(": {} is {}, raise it", key, *facts.total_steps) : "");
 }
 
+void check_environment(const EngineLeavings& left) { how_it_ended(left); }
+
 store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& request,
                                  const EngineLeavings& left) {
   store::TrialResult result;

@@ -39,6 +39,9 @@ struct EngineLeavings {
   std::vector<std::string> notes;
 };
 
+/// Throws base::EnvironmentFailure as engine_result does.
+void check_environment(const EngineLeavings& left);
+
 /// Status, times, losses, memory and wall of a run. It counts as ok if it ended well, made at least
 /// three optimizer steps and as many steps as requested, has losses within the band around the
 /// baseline's (request.spec.reference_loss), and logged the requested configuration. Throws

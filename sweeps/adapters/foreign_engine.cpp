@@ -310,13 +310,19 @@ void ToldEngine::check(const tuner::TrialRequest& request) {
                              : "none of the files is a log of a run that moetune knows"));
   }
   if (facts_) check_told_trial(*run_, request, *facts_, logs_.front(), exit_code_);
+  check_environment(leavings());
+}
+
+EngineLeavings ToldEngine::leavings() const {
+  EngineLeavings left;
+  left.end.code = exit_code_.value_or(0);
+  left.facts = facts_;
+  return left;
 }
 
 TrialRun ToldEngine::run(ProcessRunner& /*processes*/, const tuner::TrialRequest& request,
                          const RunnerOptions& /*options*/) {
-  EngineLeavings left;
-  left.end.code = exit_code_.value_or(0);
-  left.facts = facts_;
+  EngineLeavings left = leavings();
   if (request.is_profiled) read_traces(files_, run_->hardware.get(), left);
   TrialRun done = result_with(*run_, request, left, {});
   for (const std::string& log : logs_) done.result.texts.push_back({kToldLogText, digest_of(log)});

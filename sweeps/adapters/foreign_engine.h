@@ -44,7 +44,7 @@ class ToldEngine final : public TrialEngine {
              std::optional<int> exit_code);
 
   /// Throws base::UsageError as check_told_trial, and where neither a log nor an exit code of a
-  /// failure was given.
+  /// failure was given; base::EnvironmentFailure as engine_result.
   void check(const tuner::TrialRequest& request) override;
   TrialRun run(ProcessRunner& processes, const tuner::TrialRequest& request,
                const RunnerOptions& options) override;
@@ -52,6 +52,8 @@ class ToldEngine final : public TrialEngine {
   [[nodiscard]] bool is_taken() const { return is_taken_; }
 
  private:
+  [[nodiscard]] EngineLeavings leavings() const;
+
   std::shared_ptr<const UserRun> run_;
   std::vector<std::string> files_;
   std::vector<std::string> logs_;

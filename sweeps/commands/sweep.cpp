@@ -403,8 +403,8 @@ int conduct_sweep(const CommandOptions& options, const std::optional<ToldRun>& t
   report.finish();
   if (conduct.told != nullptr && !conduct.told->is_taken()) {
     throw base::UsageError(
-        fmt::format("{}: the sweep is {} and waits for no trial; nothing was stored", database,
-                    name_of(summary.status)));
+        fmt::format("{}: the sweep {} and waits for no trial; nothing was stored", database,
+                    summary.status == SearchStatus::done ? "is done" : "has failed"));
   }
   Result result = result_of(session.store, session.sweep_id, std::move(summary));
   if (result.summary.next) {

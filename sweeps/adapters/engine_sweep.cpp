@@ -50,7 +50,8 @@ NextCommand next_command(const UserRun& run, const tuner::TrialRequest& request,
           command.shell_text(),
           run.engine().folder,
           request.prediction.step_ns,
-          request.prediction.peak_bytes};
+          request.prediction.peak_bytes,
+          request.is_profiled};
 }
 
 std::string to_text(const NextCommand& next) {

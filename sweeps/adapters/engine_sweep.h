@@ -34,6 +34,7 @@ struct NextCommand {
   std::string working_folder;
   int64_t predicted_step_ns = 0;
   int64_t predicted_peak_bytes = 0;
+  bool is_profiled = false;  ///< it leaves traces, to be told with the log
 };
 NextCommand next_command(const UserRun& run, const tuner::TrialRequest& request,
                          const std::string& why, const std::string& folder);

@@ -305,9 +305,10 @@ void ToldEngine::check(const tuner::TrialRequest& request) {
         "{}: {}; nothing was stored. Pass the log of the command that --dry-run names; where it "
         "left none, say with which code it ended (--exit-code)",
         fmt::join(files_, ", "),
-        is_empty             ? "there is nothing in it"
-        : files_.size() == 1 ? "is no log of a run that moetune knows"
-                             : "none of the files is a log of a run that moetune knows"));
+        is_empty            ? "there is nothing in it"
+        : files_.size() > 1 ? "none of the files is a log of a run that moetune knows"
+        : fs::is_directory(files_.front(), error) ? "holds no log of a run that moetune knows"
+                                                  : "is no log of a run that moetune knows"));
   }
   if (facts_) check_told_trial(*run_, request, *facts_, logs_.front(), exit_code_);
   check_environment(leavings());

@@ -417,8 +417,9 @@ int conduct_sweep(const CommandOptions& options, const std::optional<ToldRun>& t
   } else {
     std::cout << to_text(result) << (result.next ? to_text(*result.next) : std::string());
     if (result.next) {
-      std::cout << fmt::format("then: moetune tell {} --db {} LOG...\n", word_for_shell(file),
-                               word_for_shell(database));
+      std::cout << fmt::format("then: moetune tell {} --db {} LOG...{}\n", word_for_shell(file),
+                               word_for_shell(database),
+                               result.next->is_profiled ? " TRACE..." : "");
     }
   }
   return exit_code_of(result, file, progress);

@@ -73,6 +73,25 @@ BOOST_AUTO_TEST_CASE(a_sweep_that_has_failed_takes_no_log) {
                 {"the sweep has failed and waits for no trial; nothing was stored"});
 }
 
+// The wall is in the traces: whoever forgets them has no other chance.
+BOOST_AUTO_TEST_CASE(traces_are_asked_for_where_the_run_makes_them) {
+  int num_told = 0;
+  std::string phase;
+  while (phase != "profile" && ++num_told < 10) {
+    const json next =
+        json::parse(run({"sweep", sweep, "--db", db, "--dry-run", "--format", "json"}).out)["next"];
+    BOOST_TEST_REQUIRE(next.is_object());
+    phase = next["phase"];
+    const std::string shown = run({"sweep", sweep, "--db", db, "--dry-run"}).out;
+    BOOST_TEST(shown.ends_with(" LOG... TRACE...\n") == (phase == "profile"), shown);
+    const std::string log = folder.file(fmt::format("{}.log", num_told));
+    BOOST_TEST(std::system((next["command"].get<std::string>() + " > " + log).c_str()) == 0);
+    BOOST_TEST(run(told(log)).code == 0);
+  }
+  BOOST_TEST(phase == "profile");
+  check_refused(told(folder.file(".")), 2, {"already used"});
+}
+
 // Its words may mean something else than the framework's: a note, no refusal.
 BOOST_FIXTURE_TEST_CASE(what_the_log_of_any_command_has_otherwise_is_noted, TellOfCommand) {
   BOOST_TEST(run(told(made("one.log", "--exit-interval 11"))).code == 0);

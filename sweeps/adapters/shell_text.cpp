@@ -91,6 +91,9 @@ void check_run_text(const spec::EngineSpec& engine) {
   if (has_flags && dialect == Dialect::primus) {
     fail("{flags}: Primus takes settings in a file: write {config}");
   }
+  if (engine.config.empty() && dialect == Dialect::primus) {
+    fail("{config} is a file that is made of yours: name yours with the key 'engine.config'");
+  }
   const bool writes_all = dialect == Dialect::megatron_lm || dialect == Dialect::megatron_bridge;
   if (has_all && !writes_all) {
     fail("{all_flags} is for megatron-lm and megatron-bridge: write {flags} or {config}");

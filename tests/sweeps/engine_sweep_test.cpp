@@ -405,39 +405,6 @@ BOOST_AUTO_TEST_CASE(a_log_of_another_trial_is_not_taken) {
   check_refused({"tell", sweep_file, third, "--db", db}, 2, {"already used for trial 2"});
 }
 
-// Nobody has seen how the command ended: the log says it, or whoever brings it.
-BOOST_AUTO_TEST_CASE(a_log_without_its_end_is_not_taken) {
-  write_engine_sweep(*this, {{"micro_batch_size", {2}}});
-  const std::string sweep_file = folder.file("sweep.json");
-  const std::string log = folder.file("told.log");
-  const auto made = [&](const std::string& filter, int num_steps = 11) {
-    const std::string command =
-        fmt::format("{}{} --exit-interval {} | {} > {}", kFake, kBase, num_steps, filter, log);
-    BOOST_TEST(std::system(command.c_str()) == 0);
-    return std::vector<std::string>{"tell", sweep_file, log, "--db", db};
-  };
-  const auto num_trials = [&] { return store::Store::open_read_only(db).list_trials().size(); };
-  check_refused(made("sed '$d'"), 2,
-                {"told.log: the log stops after step 11 of 500, without an end or a failure",
-                 "nothing was stored", "--exit-code 0 where it ended well"});
-  check_refused(made("cat", 20), 2, {"this run made 20 steps, the command makes 11"});
-  check_refused(made("cat", 5), 2, {"--exit-interval: asked 11, the log has 5"});
-  BOOST_TEST(num_trials() == 0U);
-  const std::string titan = std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/logs/torchtitan.log";
-  check_refused({"tell", sweep_file, titan, "--db", db}, 2,
-                {"this log is of torchtitan, the sweep's engine is megatron-lm"});
-  BOOST_TEST(num_trials() == 0U);
-  // The exit code is an end. Memory that was not logged is not told.
-  std::vector<std::string> words = made("grep -v 'memory (MB)' | sed '$d'");
-  words.insert(words.end(), {"--exit-code", "0"});
-  const tests::Answer told = run(words);
-  BOOST_TEST_REQUIRE(told.code == 0, told.err);
-  BOOST_TEST(
-      tests::contains(told.out, "best in short trials: trial 1, 680 ms per step, 386k tokens/s\n"),
-      told.out);
-  BOOST_TEST(num_trials() == 1U);
-}
-
 BOOST_AUTO_TEST_CASE(what_a_framework_sets_by_itself_is_shown) {
   std::string base = kBase;
   for (const std::string word : {" --bf16", " --use-distributed-optimizer"}) {
@@ -674,6 +641,15 @@ BOOST_AUTO_TEST_CASE(wrong_files_are_told) {
       {"the knob 'tp' has values under another name already"});
   refused([](json& d) { d["training"] = json::object(); }, {"training"});
   refused([](json& d) { d["engine"]["run"] = "x {config}"; }, {"{config}"});
+  refused([](json& d) { d["engine"]["run"] = "sbatch -W job.sh {flags}"; },
+          {"engine.run: has no setting that megatron-lm takes", "with the key 'engine.config'"});
+  refused([](json& d) { d["engine"]["config"] = "nojob.sh"; },
+          {"key 'engine.config' is 'nojob.sh': there is no such file in "});
+  refused(
+      [](json& d) {
+        d["engine"] = {{"dialect", "primus"}, {"run", "x {config}"}};
+      },
+      {"{config} is a file that is made of yours", "with the key 'engine.config'"});
   refused([](json& d) { d.erase("space"); }, {"space"});
   write_engine_sweep(*this, {{"micro_batch_size", {2}}});
   check_refused({"trial", folder.file("sweep.json")}, 2, {"--dry-run"});

@@ -55,6 +55,31 @@ struct TellOfCommand : Tell {
 
 BOOST_FIXTURE_TEST_SUITE(tell, Tell)
 
+// Nobody has seen how the command ended: the log says it, or whoever brings it.
+BOOST_AUTO_TEST_CASE(a_log_without_its_end_is_not_taken) {
+  check_refused(told(made("cut.log", "--exit-interval 11", "sed '$d'")), 2,
+                {"cut.log: the log stops after step 11 of 500, without an end or a failure",
+                 "nothing was stored", "--exit-code 0 where it ended well"});
+  check_refused(told(made("long.log", "--exit-interval 20")), 2,
+                {"this run made 20 steps, the command makes 11"});
+  check_refused(told(made("short.log", "--exit-interval 5")), 2,
+                {"--exit-interval: asked 11, the log has 5"});
+  BOOST_TEST(num_trials() == 0U);
+  const std::string titan = std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/logs/torchtitan.log";
+  check_refused(told(titan), 2, {"this log is of torchtitan, the sweep's engine is megatron-lm"});
+  BOOST_TEST(num_trials() == 0U);
+  // The exit code is an end. Memory that was not logged is not told.
+  std::vector<std::string> words =
+      told(made("open.log", "--exit-interval 11", "grep -v 'memory (MB)' | sed '$d'"));
+  words.insert(words.end(), {"--exit-code", "0"});
+  const tests::Answer answer = run(words);
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  BOOST_TEST(tests::contains(answer.out,
+                             "best in short trials: trial 1, 680 ms per step, 386k tokens/s\n"),
+             answer.out);
+  BOOST_TEST(num_trials() == 1U);
+}
+
 // A run that a queue has ended says nothing of its settings: the trial waits for another one.
 BOOST_AUTO_TEST_CASE(a_run_that_was_stopped_from_outside_is_no_trial) {
   check_refused(told(made("one.log", "--exit-interval 11 --planted-preemption")), 15,

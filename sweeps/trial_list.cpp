@@ -2,12 +2,14 @@
 #include "sweeps/trial_list.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
 
 #include "kernels/base/units.h"
 #include "profiler/store/verdict.h"
+#include "sweeps/adapters/engine_sweep.h"
 #include "sweeps/knob_changes.h"
 #include "sweeps/listing.h"
 #include "sweeps/table.h"
@@ -46,6 +48,14 @@ bool has_several(const std::vector<TrialLine>& lines, Get get) {
   return values.size() > 1;
 }
 
+/// Of another engine what its command was given besides: its knobs hold what nobody has said, too.
+std::string first_fit_text(const store::TrialRow& trial) {
+  const auto changes = stored_changes(trial);
+  if (!changes) return configuration_text(trial);
+  if (changes->empty()) return "your command as it is";
+  return fmt::format("your command with {}", fmt::join(*changes, ", "));
+}
+
 std::string first_fits_text(const std::vector<TrialLine>& lines, bool has_sweeps) {
   std::string text;
   std::set<const SweepView*> told;
@@ -54,7 +64,7 @@ std::string first_fits_text(const std::vector<TrialLine>& lines, bool has_sweeps
     if (first_fit == nullptr || !told.insert(line.view).second) continue;
     text += fmt::format("first fit{}: trial {}: {}\n",
                         has_sweeps ? fmt::format(" of sweep {}", first_fit->sweep_id) : "",
-                        first_fit->id, one_line(configuration_text(*first_fit)));
+                        first_fit->id, one_line(first_fit_text(*first_fit)));
   }
   return text.empty() ? text : text + "\n";
 }

@@ -100,8 +100,9 @@ BOOST_AUTO_TEST_CASE(a_whole_sweep_finds_what_is_planted) {
   BOOST_TEST(again["best"]["id"] == result["best"]["id"]);
   const tests::Answer listed = run({"ls", db});
   BOOST_TEST(listed.code == 0);
-  BOOST_TEST(listed.out.find("first fit: trial") != std::string::npos, listed.out);
-  BOOST_TEST(listed.out.find("micro_batch_size") != std::string::npos, listed.out);
+  BOOST_TEST(listed.out.find("first fit: trial 1: your command as it is\n") != std::string::npos,
+             listed.out);
+  BOOST_TEST(listed.out.find("micro-batch 2") != std::string::npos, listed.out);
   // Knobs that only our own engine has.
   BOOST_TEST(listed.out.find("norm") == std::string::npos, listed.out);
   const tests::Answer shown = run({"show", db, "best"});

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "kernels/base/error.h"
 #include "kernels/base/shell_quotes.h"
@@ -90,6 +92,14 @@ void check_run_text(const spec::EngineSpec& engine) {
   }
   if (has_flags && dialect == Dialect::primus) {
     fail("{flags}: Primus takes settings in a file: write {config}");
+  }
+  // Text with settings has spaces or what stands between a name and its value.
+  const bool may_be_path = engine.config.find_first_of(" \t\n=:") == std::string::npos;
+  std::error_code error;
+  if (dialect && !engine.config.empty() && may_be_path &&
+      !std::filesystem::exists(std::filesystem::path(engine.folder) / engine.config, error)) {
+    throw base::UsageError(fmt::format("key 'engine.config' is '{}': there is no such file in {}",
+                                       engine.config.substr(0, 200), engine.folder));
   }
   if (engine.config.empty() && dialect == Dialect::primus) {
     fail("{config} is a file that is made of yours: name yours with the key 'engine.config'");

@@ -38,23 +38,6 @@ void read_named(const std::string& text, const std::string& folder, dialects::Im
   }
 }
 
-/// What the text of `engine` says. Where it says nothing, the settings stand in some other file.
-dialects::RunConfig settings_in(const std::string& text, const spec::EngineSpec& engine,
-                                const dialects::ImportOptions& how) {
-  try {
-    return dialects::import_run(text, *spec::dialect_of(engine.dialect), how);
-  } catch (const dialects::NoSettings& error) {
-    if (engine.config.empty()) {
-      throw base::UsageError(fmt::format(
-          "{}: name the script or file that has them with the key 'engine.config'", error.what()));
-    }
-    const bool may_be_path = text.find_first_of(" \t\n=:") == std::string::npos;
-    if (how.source != "engine.config" || !may_be_path) throw;
-    throw base::UsageError(fmt::format("key 'engine.config' is '{}': there is no such file in {}",
-                                       text.substr(0, 200), engine.folder));
-  }
-}
-
 int64_t world_of(const UserRun& run) {
   if (run.engine().gpus > 0) return run.engine().gpus;
   if (run.config.world_size > 0) return run.config.world_size;
@@ -100,7 +83,7 @@ UserRun user_run_of(const spec::SweepSpec& sweep) {
     std::string all = run.config_text;
     const auto is_command = how.source.starts_with("engine.");
     if (is_command) read_named(run.config_text, engine.folder, how, all);
-    run.config = settings_in(run.config_text, engine, how);
+    run.config = dialects::import_run(run.config_text, *run.dialect, how);
     run.config_text = std::move(all);
     run.config.dialect = *run.dialect;
   }

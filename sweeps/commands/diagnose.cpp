@@ -68,7 +68,7 @@ int run_diagnose_command(const CommandOptions& options) {
   const int64_t devices = options.integer("gpus", 1, kNotSaid);
   if (options.has("model")) about.model = model_named(options.text("model"));
   if (options.has("run")) {
-    RunText text = run_text_of(options, "run", devices, about.model.get());
+    NamedRunText text = named_run_text(options, "run", devices, about.model.get());
     about.config_source = text.how.source;
     about.read_config = [text = std::move(text)](int64_t world_size) {
       return run_config_of(text, world_size);

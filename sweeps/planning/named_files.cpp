@@ -191,7 +191,7 @@ dialects::Dialect dialect_named(const CommandOptions& options, const char* optio
       fmt::format("--{} is '{}', expected {}", option, name.substr(0, 40), dialect_names()));
 }
 
-dialects::RunConfig run_config_of(const RunText& run, int64_t otherwise) {
+dialects::RunConfig run_config_of(const NamedRunText& run, int64_t otherwise) {
   dialects::RunConfig config = dialects::import_run(run.text, run.dialect, run.how);
   if (config.world_size > 0 || otherwise == 0) return config;
   const spec::PlanKnobs& k = config.knobs;
@@ -206,9 +206,9 @@ dialects::RunConfig run_config_of(const RunText& run, int64_t otherwise) {
   return dialects::import_run(run.text, run.dialect, how);
 }
 
-RunText run_text_of(const CommandOptions& options, const char* option, int64_t world_size,
-                    const spec::ModelSpec* model) {
-  RunText run;
+NamedRunText named_run_text(const CommandOptions& options, const char* option, int64_t world_size,
+                            const spec::ModelSpec* model) {
+  NamedRunText run;
   run.text = options.text(option);
   run.how.world_size = world_size;
   if (model != nullptr) run.how.num_layers = model->num_layers;
@@ -241,7 +241,7 @@ RunText run_text_of(const CommandOptions& options, const char* option, int64_t w
 dialects::RunConfig run_config_of(const CommandOptions& options, const char* option,
                                   int64_t world_size, const spec::ModelSpec* model,
                                   int64_t otherwise) {
-  return run_config_of(run_text_of(options, option, world_size, model), otherwise);
+  return run_config_of(named_run_text(options, option, world_size, model), otherwise);
 }
 
 void add_settings(const dialects::UnpricedSettings& settings, nlohmann::json& document) {

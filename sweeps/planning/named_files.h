@@ -28,16 +28,16 @@ std::string dialect_names();
 spec::dialects::Dialect dialect_named(const CommandOptions& options, const char* option);
 
 /// A run in another framework's settings, as an option names it.
-struct RunText {
+struct NamedRunText {
   std::string text;
   spec::dialects::Dialect dialect = spec::dialects::Dialect::megatron_lm;
   spec::dialects::ImportOptions how;
 };
 /// Throws base::UsageError where there is no such file, or nobody's settings are in it.
-RunText run_text_of(const CommandOptions& options, const char* option, int64_t world_size,
-                    const spec::ModelSpec* model);
+NamedRunText named_run_text(const CommandOptions& options, const char* option, int64_t world_size,
+                            const spec::ModelSpec* model);
 /// What the text says; see run_config_of.
-spec::dialects::RunConfig run_config_of(const RunText& run, int64_t otherwise);
+spec::dialects::RunConfig run_config_of(const NamedRunText& run, int64_t otherwise);
 
 /// Reads a run in another framework's settings. The option holds a path, else the text itself; - is
 /// standard input. The dialect is recognized by the content, or given by --dialect. `model` is that

@@ -211,6 +211,10 @@ std::string remedies_text(const RunDiagnosis& diagnosis) {
   return text;
 }
 
+}  // namespace
+
+namespace {
+
 std::optional<int64_t> world_size_of(const RunDiagnosis& diagnosis) {
   if (diagnosis.config && diagnosis.config->world_size > 0) return diagnosis.config->world_size;
   if (diagnosis.facts && diagnosis.facts->world_size) return diagnosis.facts->world_size;

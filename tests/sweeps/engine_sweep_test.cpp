@@ -642,8 +642,6 @@ BOOST_AUTO_TEST_CASE(wrong_files_are_told) {
       {"the knob 'tp' has values under another name already"});
   refused([](json& d) { d["training"] = json::object(); }, {"training"});
   refused([](json& d) { d["engine"]["run"] = "x {config}"; }, {"{config}"});
-  refused([](json& d) { d["engine"]["run"] = "sbatch -W job.sh {flags}"; },
-          {"engine.run: has no setting that megatron-lm takes", "with the key 'engine.config'"});
   refused([](json& d) { d["engine"]["config"] = "nojob.sh"; },
           {"key 'engine.config' is 'nojob.sh': there is no such file in "});
   refused(

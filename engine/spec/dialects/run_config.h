@@ -156,6 +156,12 @@ bool follows_layout(const UnknownSetting& setting, Dialect dialect);
 /// Whether two runs have the same stages and groups, and compute the same again.
 bool have_same_layout(const RunConfig& a, const RunConfig& b);
 
+/// Thrown for a text without any setting that the dialect takes: it is about something else.
+class NoSettings : public base::UsageError {
+ public:
+  using UsageError::UsageError;
+};
+
 struct ImportOptions {
   std::string source;      ///< names the text in messages; empty: the dialect's name
   int64_t world_size = 0;  ///< ranks, where the text does not say them
@@ -169,12 +175,6 @@ struct ImportOptions {
 
 /// Whose words a text has, by its content; none where it looks like none of them.
 std::optional<Dialect> detect_dialect(std::string_view text);
-
-/// Thrown for a text without any setting that the dialect takes: it is about something else.
-class NoSettings : public base::UsageError {
- public:
-  using UsageError::UsageError;
-};
 
 /// Reads a command (with its variables, launcher and quotes) or a configuration file. What is not
 /// said has the dialect's default. Throws base::UsageError for what is no such text (NoSettings),

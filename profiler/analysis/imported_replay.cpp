@@ -20,8 +20,6 @@ constexpr size_t kMostSteps = 9;
 constexpr double kMostWorkNs = 1e18;
 /// From one operation to the next of a stream that has work enqueued.
 constexpr int64_t kStreamGapNs = 5'000;
-
-constexpr int64_t kUsualLaunchNs = 5'000;
 /// A gap of the host while the device has work: shorter ones are common in programs.
 constexpr int64_t kLongGapNs = 1'000'000;
 constexpr ReplayOptions kReplayOptions = {kDeviceLatencyNs, kStreamGapNs, kUsualLaunchNs,

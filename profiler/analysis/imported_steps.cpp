@@ -380,6 +380,11 @@ class ImportedSteps::Writer {
   }
 
  private:
+  struct Producer {
+    int64_t id = kNoRecord;
+    bool is_inferred = false;
+  };
+
   int64_t add(TraceRecord record) {
     record.id = static_cast<int64_t>(step_.records.size());
     step_.records.push_back(std::move(record));
@@ -422,33 +427,56 @@ class ImportedSteps::Writer {
     record.end_ns = std::max(record.end_ns, step_.start_ns);
     record.transfer_ns = std::min(record.transfer_ns, record.end_ns - record.start_ns);
     record.launch_start_ns = record.launch_end_ns = host_ns_;
+    const bool is_waited_for = call != nullptr && returns_with(*call, op);
     if (call != nullptr) {
       load_until(call->start_ns);
-      // A device may start before the call has returned.
-      const int64_t latest_ns = std::max(step_.start_ns, op.start_ns);
-      record.launch_end_ns = std::clamp(call->end_ns, step_.start_ns, latest_ns);
-      record.launch_start_ns = std::clamp(call->start_ns, step_.start_ns, record.launch_end_ns);
-      host_ns_ = std::max(host_ns_, record.launch_end_ns);
       const Producer producer = producer_of(op, call->start_ns);
       record.producer_id = producer.id;
       record.is_producer_inferred = producer.is_inferred;
+      // A device may start before the call has returned. Of a call that returns with its copy the
+      // time before the copy is no launching where the device was busy: the host waits for that.
+      const bool is_kept = is_waited_for && is_kept_busy(op, *call, producer);
+      const int64_t begun_ns = is_kept ? call->start_ns + kUsualLaunchNs : op.start_ns;
+      record.launch_end_ns =
+          std::clamp(call->end_ns, step_.start_ns, std::max(step_.start_ns, begun_ns));
+      record.launch_start_ns = std::clamp(call->start_ns, step_.start_ns, record.launch_end_ns);
+      host_ns_ = std::max(host_ns_, record.launch_end_ns);
     }
     const int64_t id = add(std::move(record));
     follow_exchanges(row, id);
     device_end_ns_ = std::max(device_end_ns_, op.end_ns);
+    last_ends_ns_[op.stream] = op.end_ns;
     if (!rank_.stream_waits.empty()) {
       launched_[op.stream].push_back({call == nullptr ? host_ns_ : call->start_ns, id});
     }
     last_copy_ = call != nullptr && op.kind == ActivityKind::copy ? &op : nullptr;
-    // From memory that is not pinned a call of any name returns when its copy is nearly done.
-    const int64_t nearly_ns = op.end_ns - op.duration_ns() / 20;
-    const bool is_waited_for =
-        last_copy_ != nullptr && (call->kind == CallKind::blocking_copy ||
-                                  (call->kind == CallKind::copy && call->end_ns >= nearly_ns));
     if (is_waited_for && call->end_ns > host_ns_) {
       const char* why = why_waiting({host_ns_, call->end_ns});
       add_host(RecordKind::host_sync, why == nullptr ? "copy" : why, host_ns_, call->end_ns, id);
     }
+  }
+
+  /// Whether a call enqueues a copy and waits for it. From memory that is not pinned a call of any
+  /// name returns when its copy is nearly done.
+  static bool returns_with(const HostCall& call, const ImportedOp& op) {
+    if (op.kind != ActivityKind::copy) return false;
+    return call.kind == CallKind::blocking_copy ||
+           (call.kind == CallKind::copy && call.end_ns >= op.end_ns - op.duration_ns() / 20);
+  }
+
+  /// Whether a copy started when work that was enqueued before it had ended, on its stream or
+  /// another one, and that work ended after a launch would have returned.
+  [[nodiscard]] bool is_kept_busy(const ImportedOp& op, const HostCall& call,
+                                  const Producer& producer) const {
+    const Interval just_before = {
+        std::max(op.start_ns - kDeviceLatencyNs, call.start_ns + kUsualLaunchNs),
+        op.start_ns + kRoundingNs};
+    const auto is_within = [&](int64_t end_ns) {
+      return end_ns >= just_before.start_ns && end_ns <= just_before.end_ns;
+    };
+    if (producer.id != kNoRecord && is_within(end_of(producer.id))) return true;
+    return std::ranges::any_of(last_ends_ns_,
+                               [&](const auto& end) { return is_within(end.second); });
   }
 
   /// Why the host waits behind the copy that it enqueued last, where it would not do so without
@@ -508,10 +536,6 @@ class ImportedSteps::Writer {
     last_copy_ = nullptr;
   }
 
-  struct Producer {
-    int64_t id = kNoRecord;
-    bool is_inferred = false;
-  };
   /// What the stream has been told to wait for since its last work: what ends last of it.
   Producer producer_of(const ImportedOp& op, int64_t moment_ns) {
     for (; next_wait_ != rank_.stream_waits.end() && next_wait_->wait_ns <= moment_ns;
@@ -553,6 +577,7 @@ class ImportedSteps::Writer {
   StepTrace step_;
   int64_t host_ns_ = 0;
   int64_t device_end_ns_ = 0;
+  std::map<uint32_t, int64_t> last_ends_ns_;  ///< by stream: of what was enqueued last on it
   const ImportedOp* last_copy_ =
       nullptr;  ///< what was enqueued last, if it is a copy, until the host waits
   struct ExpertKernel {

@@ -62,8 +62,10 @@ constexpr int64_t kRoundingNs = 3;
 ///    ignored.
 ///  - Device work without a launch gets the launch of the work before it.
 ///  - Kernels with the same name and number of threads count as the same kernel, "name/threads".
-///  - A copy whose call returns after the copy has ended blocks the host. Copies to and from the
-///    host are offload if both directions matter (has_offload), else input.
+///  - A copy whose call returns after the copy has ended blocks the host. Where it had to wait for
+///    work enqueued before it, so did the host: of the call no more than kUsualLaunchNs is
+///    launching. Copies to and from the host are offload if both directions matter (has_offload),
+///    else input.
 ///  - A message between stages that is matched is a send and a receive. The time of others is
 ///    waiting for a stage. A collective, and a message of another group, transfers from the arrival
 ///    of the last matched rank on; if unmatched, all the time.

@@ -36,6 +36,8 @@ struct CauseSegment {
 
 /// A device starts enqueued work within this time, when nothing keeps it.
 constexpr int64_t kDeviceLatencyNs = 20'000;
+/// A call that launches returns within this time, when it waits for nothing.
+constexpr int64_t kUsualLaunchNs = 5'000;
 
 /// Ascending, without holes, from the start to the end of the window. Rules, at each moment the
 /// first that fits: compute runs; kernels without a name run; communication runs alone; a copy to

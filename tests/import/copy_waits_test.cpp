@@ -1,6 +1,7 @@
 // Copies that the host waits for: values that a program reads, input that is late, and offloading.
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <cmath>
 #include <span>
 
 #include "profiler/analysis/imported_wall.h"
@@ -49,7 +50,77 @@ ImportedWall of_fetching(const char* name, double copy_us, int64_t bytes, int64_
   return verdict_of(events);
 }
 
+/// 12 layers of eight kernels, launched every `launch_us`. Behind the last one the host reads a
+/// number by a call that returns with the copy, and goes on 100 us later.
+ImportedWall of_reading_numbers(const char* call, double kernel_us, double launch_us) {
+  EventText events;
+  int id = 0;
+  double host_us = 0;
+  double device_us = 0;
+  for (int layer = 0; layer < 12; ++layer) {
+    for (int i = 0; i < 8; ++i) {
+      ++id;
+      device_us = std::max(device_us, host_us + 6);
+      events.call(host_us, 5, id).kernel(device_us, kernel_us, id);
+      device_us += kernel_us;
+      host_us += launch_us;
+    }
+    ++id;
+    const double begun_us = std::max(device_us + 2, host_us + 7);
+    device_us = begun_us + 2;
+    events.copy(begun_us, 2, id, "Memcpy DtoH (Device -> Pageable)", 7, 8);
+    events.call(host_us, device_us + 3 - host_us, id, call);
+    host_us = device_us + 4;
+    events.call(host_us, 20, ++id, "cudaStreamSynchronize");
+    host_us += 120;
+  }
+  events.range(0, host_us, "ProfilerStep#1");
+  return verdict_of(events);
+}
+
 }  // namespace
+
+// Of a tensor's number, as .item() reads it, the wait is in the call that copies, however it is
+// called, and next to nothing is left for the synchronisation behind it.
+BOOST_AUTO_TEST_CASE(a_call_that_returns_with_its_copy_is_a_synchronisation) {
+  for (const char* call : {"cudaMemcpyAsync", "cudaMemcpy", "hipMemcpyWithStream", "hipMemcpy"}) {
+    const ImportedWall wall = of_reading_numbers(call, 50, 8);
+    BOOST_TEST_CONTEXT(call << ": " << wall.summary) {
+      BOOST_TEST(name_of(wall.label) == "host");
+      BOOST_TEST(wall.sub_cause == "sync");
+      // Of 532 us of each layer 400 are kernels'.
+      BOOST_TEST(std::abs(wall.sub_ceilings[static_cast<size_t>(SubCause::sync)] - 0.24) < 0.03);
+    }
+    // A launch every 60 us for kernels of 30: the device is idle with or without the copies.
+    const ImportedWall idle = of_reading_numbers(call, 30, 60);
+    BOOST_TEST_CONTEXT(call << ": " << idle.summary) {
+      BOOST_TEST(name_of(idle.label) == "host");
+      BOOST_TEST(idle.sub_cause == "launch");
+    }
+  }
+}
+
+// A copy of a large file that is not in memory yet: the call reads it first, and the device waits
+// for that. This is the host's own time.
+BOOST_AUTO_TEST_CASE(a_call_that_is_long_before_its_copy_on_an_idle_device_is_no_synchronisation) {
+  EventText events;
+  double host_us = 0;
+  int id = 0;
+  for (int batch = 0; batch < 40; ++batch) {
+    ++id;
+    events.call(host_us, 800, id, "cudaMemcpyAsync")
+        .copy(host_us + 750, 50, id, "Memcpy HtoD (Pageable -> Device)", 7, 1 << 20);
+    ++id;
+    events.call(host_us + 805, 5, id).kernel(host_us + 811, 1000, id);
+    events.call(host_us + 812, 1001, ++id, "cudaDeviceSynchronize");
+    host_us += 1815;
+  }
+  events.range(0, host_us, "ProfilerStep#1");
+  const ImportedWall wall = verdict_of(events);
+  BOOST_TEST(name_of(wall.label) == "host", wall.summary);
+  BOOST_TEST(wall.unknown_ratio < 0.05, wall.summary);
+  BOOST_TEST(wall.sub_ceilings[static_cast<size_t>(SubCause::launch)] > 0.3, wall.summary);
+}
 
 // What a program reads to go on, as MoE's splits are, is no offloading, whatever else is copied,
 // and numbers that it writes are no late input.

@@ -127,6 +127,7 @@ class RankAccount {
           book_comm(segment);
           break;
         case IdleCause::host_copy:
+        case IdleCause::offload:
           sums_.blocking_transfer_ns += ns;
           by_name_[kMemcpyGroup].blocking_transfer_ns += ns;
           break;

@@ -293,7 +293,9 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row, WorkNames& 
                             (op.path == CopyPath::to_device || op.path == CopyPath::to_host);
   if (is_host_copy) {
     record.kind = RecordKind::memcpy;
-    record.name = rank.is_offloading ? "offload" : "input";
+    record.name = is_offload(op, rank.is_offloading) ? "offload"
+                  : op.path == CopyPath::to_device   ? "input"
+                                                     : kReadValue;
     record.bytes = op.bytes;
   } else if (rank.work.of(op) != WorkClass::communication) {
     record.name = name_of_work(rank, op, names);
@@ -489,9 +491,8 @@ class ImportedSteps::Writer {
     // Whatever was enqueued before it is waited for, too, but only as the copy is.
     if (rank_.is_offloading) return "wait for offload";
     const int64_t copying_ns = overlap_ns(wait, {last_copy_->start_ns, last_copy_->end_ns});
-    const bool is_input =
-        last_copy_->path == CopyPath::to_device && 2 * copying_ns > wait.length_ns();
-    return is_input ? "wait for input" : nullptr;
+    if (2 * copying_ns <= wait.length_ns()) return nullptr;
+    return last_copy_->path == CopyPath::to_device ? "wait for input" : "wait for offload";
   }
 
   /// Kernels between an exchange that brings rows of experts and the one that takes them back are

@@ -64,8 +64,8 @@ constexpr int64_t kRoundingNs = 3;
 ///  - Kernels with the same name and number of threads count as the same kernel, "name/threads".
 ///  - A copy whose call returns after the copy has ended blocks the host. Where it had to wait for
 ///    work enqueued before it, so did the host: of the call no more than kUsualLaunchNs is
-///    launching. Copies to and from the host are offload if both directions matter (has_offload),
-///    else input.
+///    launching. Copies to and from the host are offload if both directions matter (has_offload);
+///    else tensors that go to the host are, and what comes from there is input.
 ///  - A message between stages that is matched is a send and a receive. The time of others is
 ///    waiting for a stage. A collective, and a message of another group, transfers from the arrival
 ///    of the last matched rank on; if unmatched, all the time.

@@ -48,7 +48,7 @@ class Judge {
       : traces_(traces), peaks_(peaks), memory_(memory) {
     for (const ImportedTrace& trace : traces) {
       JudgedRank& rank = ranks_.emplace_back();
-      is_offloading_.push_back(has_offload(trace));
+      is_offload_one_way_ = is_offload_one_way_ && !has_offload(trace);
       const TraceExtent extent = extent_of(trace);
       if (extent.last_ns - extent.first_ns > kMaxTraceNs) {
         has_absurd_times_ = true;
@@ -97,6 +97,7 @@ class Judge {
     if (num_judged_ > 0) add_recompute(wall, recomputed_ratio_ / num_judged_);
     add_shares(wall);
     add_host(wall);
+    add_offload(wall);
     add_comm(wall);
     add_missing(wall);
     add_notes(wall);
@@ -119,7 +120,6 @@ class Judge {
     const auto add = [&](WallLabel label, double ns) {
       rank.shares[place_of(label)] += ns / static_cast<double>(rank.window_ns());
     };
-    double copies_ns = 0;
     for (const CauseSegment& segment : rank.segments) {
       const int64_t ns = segment.end_ns - segment.start_ns;
       switch (segment.cause) {
@@ -139,7 +139,15 @@ class Judge {
           book_comm(index, segment, add);
           break;
         case IdleCause::host_copy:
-          copies_ns += static_cast<double>(ns);
+          add(WallLabel::host, static_cast<double>(ns));
+          copy_ns_ += static_cast<double>(ns);
+          if (traces_[index].ops[segment.op].path == CopyPath::to_device) {
+            input_ns_ += static_cast<double>(ns);
+          }
+          break;
+        case IdleCause::offload:
+          add(WallLabel::memory, static_cast<double>(ns));
+          copy_ns_ += static_cast<double>(ns);
           break;
         case IdleCause::unknown:
         case IdleCause::count:
@@ -147,9 +155,6 @@ class Judge {
           break;
       }
     }
-    add(label_of_copies(index), copies_ns);
-    copy_ns_ += copies_ns;
-    if (!is_offloading_[index]) input_ns_ += copies_ns;
   }
 
   /// It is memory's doing only where headroom shows that memory was short.
@@ -157,10 +162,6 @@ class Judge {
   void add_recomputed(size_t index, double ns, WallLabel otherwise, const Add& add) {
     recomputed_ratio_ += ns / static_cast<double>(ranks_[index].window_ns());
     add(is_memory_short(memory_) ? WallLabel::memory : otherwise, ns);
-  }
-
-  [[nodiscard]] WallLabel label_of_copies(size_t index) const {
-    return is_offloading_[index] ? WallLabel::memory : WallLabel::host;
   }
 
   template <typename Add>
@@ -199,8 +200,8 @@ class Judge {
       blame_[last.trace][place_of(label)] += static_cast<double>(ns);
     };
     using C = IdleCause;
-    book(WallLabel::host, sums[place_of(C::host)]);
-    book(label_of_copies(last.trace), sums[place_of(C::host_copy)]);
+    book(WallLabel::host, sums[place_of(C::host)] + sums[place_of(C::host_copy)]);
+    book(WallLabel::memory, sums[place_of(C::offload)]);
     book(WallLabel::imbalance, sums[place_of(C::compute)] + sums[place_of(C::latency)]);
     book(WallLabel::communication, sums[place_of(C::communication)]);
     book(WallLabel::unknown, sums[place_of(C::unknown)] + wait_ns - seen_ns);
@@ -513,6 +514,14 @@ class Judge {
                              base::format_ratio(copy_ns_ / all_ns)));
   }
 
+  void add_offload(ImportedWall& wall) const {
+    wall.is_offload_one_way = is_offload_one_way_;
+    if (wall.sub_cause != row_of(SubCause::offload).name || !is_offload_one_way_) return;
+    add_evidence(wall, "offload_one_way", 1, "count",
+                 "of the tensors that go to the host none comes back: they may be offloaded, of a "
+                 "checkpoint, or results");
+  }
+
   /// Volume, exposed and blocking: only together they say what communication costs.
   void add_comm(ImportedWall& wall) const {
     if (wall.label == WallLabel::communication && !replay_) {
@@ -618,7 +627,7 @@ class Judge {
   KernelCosts kernels_;
   std::vector<JudgedRank> ranks_;              // by trace
   std::vector<std::vector<bool>> is_message_;  ///< by trace and row of its comms: between stages
-  std::vector<bool> is_offloading_;            ///< by trace
+  bool is_offload_one_way_ = true;
   int num_judged_ = 0;
   bool has_absurd_times_ = false;
   /// By trace, by label: lost time that this rank causes, on whichever rank it is lost.
@@ -636,7 +645,7 @@ class Judge {
   double loose_ns_ = 0;          ///< of the transfers, unmatched ones that may be messages
   double recomputed_ratio_ = 0;  ///< of the judged windows, summed: computed a second time
   double copy_ns_ = 0;           ///< copies to and from the host, alone
-  double input_ns_ = 0;          ///< of these, those that are no offloading
+  double input_ns_ = 0;          ///< of these, those of input
 };
 
 }  // namespace

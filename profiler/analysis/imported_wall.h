@@ -34,10 +34,12 @@ struct ImportedWall {
   /// The same of computing activations a second time, also where that is not memory's doing.
   double recompute_ratio = 0;
   bool is_memory_short = false;  ///< as far as headroom is known
-  int num_steps = 0;             ///< that were replayed
-  double low_ratio = 0;          ///< of them, the least ceiling of the label
-  double high_ratio = 0;         ///< and the largest
-  std::string summary;           ///< a sentence
+  /// Tensors that go to the host do not come back, so they may be no offloading of a setting.
+  bool is_offload_one_way = false;
+  int num_steps = 0;      ///< that were replayed
+  double low_ratio = 0;   ///< of them, the least ceiling of the label
+  double high_ratio = 0;  ///< and the largest
+  std::string summary;    ///< a sentence
   std::vector<Evidence> evidence;
   GroupCosts groups;            ///< whose communication it is, and what it costs
   KernelCosts kernels;          ///< what kernels of each class cost, and launching them
@@ -60,7 +62,7 @@ struct ImportedWall {
 ///  - Where communication is the label and nothing of it was found on two ranks, though no rank is
 ///    known to be missing, or less than half and the rest may be messages, there is no verdict.
 ///  - Messages between stages are pipeline. Copies to and from the host are memory if both
-///    directions matter (offload), else host.
+///    directions matter (offload), else tensors that go to the host are memory and input is host.
 ///  - The largest share is the label if it reaches kLeastBindingRatio. Otherwise the label is
 ///    compute. If the unexplained share is too large for that (is_sure), there is no verdict.
 ///  - Where steps can be replayed, they are replayed without the causes of each label

@@ -150,6 +150,7 @@ void StepCauses::find_traits() {
       case RecordKind::memcpy:
         set(kInput, has_word(record, {"input"}));
         set(kOffload, has_word(record, {"offload", "reload"}));
+        set(kValue, record.name == kReadValue);
         break;
       case RecordKind::host_sync:
         set(kSync, true);
@@ -191,7 +192,7 @@ bool StepCauses::may_be_present(SubCause cause) const {
     case SubCause::contention:
       return !free_ns_.empty();
     case SubCause::sync:
-      return has(kSync);
+      return has(kSync | kValue);
     case SubCause::allocator:
       return has(kAllocator);
     case SubCause::bubble:
@@ -238,9 +239,8 @@ void StepCauses::drop_one(SubCause cause, size_t place, ReplayOp& op) const {
       if (is(kOtherHostWork)) op.duration_ns = 0;
       return;
     case SubCause::sync:
-      if (!is(kSync)) return;
-      op.duration_ns = 0;
-      op.is_waiting = false;
+      if (is(kSync) || is(kValue)) op.duration_ns = 0;
+      if (is(kSync)) op.is_waiting = false;
       return;
     case SubCause::allocator:
       if (is(kAllocator)) op.duration_ns = 0;

@@ -36,7 +36,11 @@ Lane lane_of(const ImportedTrace& trace, const ImportedOp& op, const WorkClasses
 class CauseSweep {
  public:
   CauseSweep(const ImportedTrace& trace, const TraceWindow& window, const WorkClasses& wide)
-      : trace_(trace), window_(window), wide_(wide), cursor_ns_(window.time.start_ns) {
+      : trace_(trace),
+        window_(window),
+        wide_(wide),
+        has_offload_(has_offload(trace)),
+        cursor_ns_(window.time.start_ns) {
     ends_.fill(std::numeric_limits<int64_t>::min());
     ops_.fill(kNoRow);
     base::reserve_large(segments_, 3 * window.ops.size());
@@ -112,7 +116,10 @@ class CauseSweep {
           break;
         case Lane::host_copy:
         case Lane::count:
-          add(cursor_ns_, until_ns, IdleCause::host_copy, ops_[lane]);
+          add(cursor_ns_, until_ns,
+              is_offload(trace_.ops[ops_[lane]], has_offload_) ? IdleCause::offload
+                                                               : IdleCause::host_copy,
+              ops_[lane]);
           break;
       }
       cursor_ns_ = until_ns;
@@ -154,6 +161,7 @@ class CauseSweep {
   const ImportedTrace& trace_;
   const TraceWindow& window_;
   const WorkClasses& wide_;
+  bool has_offload_;
   int64_t cursor_ns_;
   std::array<int64_t, kNumLanes> ends_;
   std::array<uint32_t, kNumLanes> ops_;  // that ends last
@@ -268,6 +276,12 @@ bool has_offload(const ImportedTrace& trace) {
     if (op.path == CopyPath::to_device) to_device_ns += ns;
   }
   return 5 * std::min(to_host_ns, to_device_ns) > to_host_ns + to_device_ns;
+}
+
+bool is_offload(const ImportedOp& op, bool has_offload) {
+  if (op.kind != ActivityKind::copy) return false;
+  if (op.path == CopyPath::to_device) return has_offload;
+  return op.path == CopyPath::to_host && (has_offload || !is_value(op));
 }
 
 std::array<HostPart, 6> parts_of(const HostTime& host) {

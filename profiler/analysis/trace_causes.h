@@ -18,7 +18,8 @@ enum class IdleCause : uint8_t {
   communication,  ///< what runs next was enqueued, or starts when this ends
   host,           ///< what runs next had not been enqueued; nothing ran meanwhile, or something
                   ///< that it does not wait for
-  host_copy,      ///< a copy to or from the host, and nothing else
+  host_copy,      ///< a copy to or from the host that is no offloading, and nothing else
+  offload,        ///< a copy that is (is_offload), and nothing else
   latency,        ///< enqueued, and started as soon as devices do
   unknown,        ///< enqueued and not started, without a known launch, or only kernels without a
                   ///< name run
@@ -76,8 +77,11 @@ bool is_in_program(const IntervalSet& program, const Interval& gap);
 bool is_value(const ImportedOp& op);
 
 /// Whether copies of tensors to and from the host are offloading: more than a fifth of their time
-/// goes each way. Otherwise they are input or results.
+/// goes each way. Otherwise those to the device are input.
 bool has_offload(const ImportedTrace& trace);
+/// Whether a copy is offloading, in a trace that has it both ways or not. A tensor that goes to the
+/// host is never input: it makes room on the device, or is kept elsewhere.
+bool is_offload(const ImportedOp& op, bool has_offload);
 
 /// What the host did while it was late: nanoseconds of the launching threads.
 struct HostTime {

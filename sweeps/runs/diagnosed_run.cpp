@@ -62,6 +62,7 @@ FoundWall wall_of(const RunDiagnosis& diagnosis) {
   found.cause_ceilings = profiler::by_name(wall.sub_ceilings);
   found.groups = wall.groups;
   found.kernels = wall.kernels;
+  found.is_offload_one_way = wall.is_offload_one_way;
   if (!wall.is_memory_short) found.needless_recompute_ratio = wall.recompute_ratio;
   return found;
 }
@@ -398,8 +399,9 @@ void add_traced_offload(const FoundWall& wall, RunDiagnosis& diagnosis, RunToMen
       wall.label != WallLabel::unknown &&
       (wall.sub_cause == name || (ceiling != wall.cause_ceilings.end() && ceiling->second > 0));
   if (!is_seen || !diagnosis.traces) return;
-  run.has_unsaid_offload = !run.is_config_known;
-  if (run.is_config_known && wall.sub_cause == name && !says_offload(*run.config)) {
+  run.has_unsaid_offload = !run.is_config_known && !wall.is_offload_one_way;
+  const bool is_sure = wall.sub_cause == name && !wall.is_offload_one_way;
+  if (run.is_config_known && is_sure && !says_offload(*run.config)) {
     diagnosis.notes.emplace_back(
         "the traces show that tensors go to the host's memory and back (offload), which the "
         "configuration does not say: turn off what moves them");

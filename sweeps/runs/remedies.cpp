@@ -325,6 +325,13 @@ RunToMend with_offload(RunToMend run) {
   return run;
 }
 
+/// Whether what goes to the host may be of something else than the settings that offload: nothing
+/// comes back, and none of these is on.
+bool may_be_checkpoint(const FoundWall& wall, const RunToMend& run) {
+  const PlanKnobs& knobs = run.config->knobs;
+  return wall.is_offload_one_way && knobs.optimizer_offload_ratio == 0 && knobs.offload.empty();
+}
+
 /// As if whole layers were computed again.
 RunToMend with_recompute(RunToMend run) {
   run.config->knobs.recompute = {};
@@ -424,8 +431,8 @@ std::string rule_broken_by(const RunToMend& run, const PlanKnobs& knobs) {
   return {};
 }
 
-std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
-  if (wall.label == WallLabel::unknown) return {};
+std::vector<Remedy> remedies_of(const FoundWall& found_wall, const RunToMend& given) {
+  if (found_wall.label == WallLabel::unknown) return {};
   RunToMend run = given;
   if (!run.config) {
     run.config.emplace();
@@ -433,6 +440,8 @@ std::vector<Remedy> remedies_of(const FoundWall& wall, const RunToMend& given) {
   }
   run = with_sizes(std::move(run));
   run.config->is_dense = !has_experts(run);
+  FoundWall wall = found_wall;
+  if (may_be_checkpoint(wall, run)) wall.cause_ceilings[std::string(kOffload)] = 0;
   const RunToMend offloading = run.has_unsaid_offload ? with_offload(run) : run;
   const RunToMend recomputing = run.has_unsaid_recompute ? with_recompute(run) : run;
   std::vector<LabelledRemedy> found;

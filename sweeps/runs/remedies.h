@@ -29,6 +29,9 @@ struct FoundWall {
   /// Of a step: what computing activations a second time costs, although memory is not known to be
   /// short. That is of the label that the same work has otherwise.
   double needless_recompute_ratio = 0;
+  /// Tensors that go to the host do not come back: without a setting that offloads they may be of a
+  /// checkpoint.
+  bool is_offload_one_way = false;
   /// Of a run without memory: the allocator held enough, in pieces that were too small.
   bool is_fragmented = false;
   /// What the communication of each group costs, where traces name groups.

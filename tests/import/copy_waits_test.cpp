@@ -3,6 +3,8 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "profiler/analysis/imported_wall.h"
 #include "tests/import/trace_texts.h"
@@ -161,6 +163,100 @@ BOOST_AUTO_TEST_CASE(large_copies_that_are_waited_for_are_offloading) {
   BOOST_TEST(wall.sub_cause == "offload", wall.summary);
   // Copies of 200 us of each 330, and waits that keep the host from launching ahead.
   BOOST_TEST(wall.sub_ceilings[static_cast<size_t>(SubCause::offload)] > 0.6);
+}
+
+// A tensor that goes to the host is never input, and a number that the program reads is neither.
+// What comes from the host is still input, whatever goes there.
+BOOST_AUTO_TEST_CASE(tensors_that_only_go_to_the_host_are_offloading_and_no_input) {
+  const auto of_layers = [](double out_us, double in_us, int64_t bytes) {
+    EventText events;
+    int id = 0;
+    double host_us = 0;
+    double device_us = 8;
+    const auto copy = [&](const char* what, double length_us) {
+      ++id;
+      events.call(host_us, 3, id, "cudaMemcpyAsync").copy(device_us, length_us, id, what, 7, bytes);
+      host_us += 5;
+      device_us += length_us;
+    };
+    for (int layer = 0; layer < 30; ++layer) {
+      ++id;
+      events.call(host_us, 3, id).kernel(device_us, 100, id);
+      host_us += 5;
+      device_us += 100;
+      copy("Memcpy DtoH (Device -> Pinned)", out_us);
+      if (in_us > 0) copy("Memcpy HtoD (Pinned -> Device)", in_us);
+    }
+    events.range(0, device_us, "ProfilerStep#1");
+    return verdict_of(events);
+  };
+  const auto ceiling = [](const ImportedWall& wall, SubCause cause) {
+    return wall.sub_ceilings[static_cast<size_t>(cause)];
+  };
+  const auto is_told = [](const ImportedWall& wall) {
+    return std::ranges::any_of(
+        wall.evidence, [](const Evidence& evidence) { return evidence.name == "offload_one_way"; });
+  };
+  const ImportedWall out = of_layers(100, 0, 10 << 20);
+  BOOST_TEST(name_of(out.label) == "memory", out.summary);
+  BOOST_TEST(out.sub_cause == "offload", out.summary);
+  BOOST_TEST(out.shares[static_cast<size_t>(WallLabel::memory)] > 0.45);
+  BOOST_TEST(ceiling(out, SubCause::offload) > 0.45);
+  BOOST_TEST(ceiling(out, SubCause::loader) == 0);
+  BOOST_TEST(out.is_offload_one_way);
+  BOOST_TEST(is_told(out));
+
+  const ImportedWall with_input = of_layers(100, 20, 10 << 20);
+  BOOST_TEST(with_input.sub_cause == "offload", with_input.summary);
+  BOOST_TEST(std::abs(ceiling(with_input, SubCause::loader) - 20.0 / 220) < 0.02);
+
+  const ImportedWall both = of_layers(60, 50, 10 << 20);
+  BOOST_TEST(both.sub_cause == "offload", both.summary);
+  BOOST_TEST(!both.is_offload_one_way);
+  BOOST_TEST(!is_told(both));
+
+  const ImportedWall numbers = of_layers(100, 0, 8);
+  BOOST_TEST(ceiling(numbers, SubCause::offload) == 0, numbers.summary);
+  BOOST_TEST(ceiling(numbers, SubCause::loader) == 0, numbers.summary);
+  BOOST_TEST(numbers.sub_cause == "sync", numbers.summary);
+}
+
+// A rank that sends tensors to its host keeps the others waiting: that is memory on all of them.
+BOOST_AUTO_TEST_CASE(a_rank_that_waits_for_one_that_offloads_waits_for_memory) {
+  std::vector<ImportedTrace> traces;
+  for (int rank = 0; rank < 2; ++rank) {
+    EventText events;
+    int id = 0;
+    double host_us = 0;
+    double device_us = 8;
+    for (int layer = 0; layer < 20; ++layer) {
+      ++id;
+      events.call(host_us, 3, id).kernel(device_us, 200, id);
+      const double other_us = device_us + 200;
+      device_us += 200;
+      ++id;
+      if (rank == 1) {
+        events.call(host_us + 5, 3, id, "cudaMemcpyAsync")
+            .copy(device_us, 200, id, "Memcpy DtoH (Device -> Pinned)", 7, 10 << 20);
+      }
+      device_us += 200;
+      ++id;
+      const double came_us = rank == 1 ? device_us : other_us;
+      events.call(host_us + 10, 3, id)
+          .kernel(came_us, device_us + 20 - came_us, id,
+                  "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 7);
+      host_us += 15;
+      device_us += 20;
+    }
+    events.range(0, device_us, "ProfilerStep#1");
+    traces.push_back(events.read(R"(, "distributedInfo": {"world_size": 2, "rank": )" +
+                                 std::to_string(rank) + "}"));
+  }
+  const ImportedWall wall = classify_imported(traces);
+  BOOST_TEST(name_of(wall.label) == "memory", wall.summary);
+  BOOST_TEST(wall.sub_cause == "offload", wall.summary);
+  // 200 of 420 us on either rank.
+  BOOST_TEST(std::abs(wall.shares[static_cast<size_t>(WallLabel::memory)] - 200.0 / 420) < 0.03);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -459,6 +459,17 @@ BOOST_AUTO_TEST_CASE(an_offload_that_nobody_states_is_turned_off_first) {
   BOOST_TEST((find(remedies_of(wall, run), "no_offload") == nullptr));
 }
 
+// What goes to the host and does not come back may be a checkpoint: only a run that says it
+// offloads is told to stop.
+BOOST_AUTO_TEST_CASE(tensors_that_do_not_come_back_may_be_of_no_setting) {
+  FoundWall wall = wall_of("memory", "offload", 0.6);
+  wall.is_offload_one_way = true;
+  BOOST_TEST(remedies_of(wall, RunToMend()).empty());
+  const auto found = remedies_of(wall, run_of("--optimizer-cpu-offload "
+                                              "--use-precision-aware-optimizer"));
+  BOOST_TEST((find(found, "no_offload") != nullptr));
+}
+
 // Memory is left for what is computed a second time, whatever holds the run back. Nothing has to be
 // freed for that.
 BOOST_AUTO_TEST_CASE(recomputation_that_memory_does_not_ask_for_is_turned_off) {

@@ -54,6 +54,18 @@ std::string_view group_of_kernel(std::string_view name) {
   }
 }
 
+/// Whether a communication sends and receives, as far as the file says it, else by its kernel. Old
+/// versions call the kernel that does whatever has none of its own "SendRecv_RING_SIMPLE_...".
+bool sends(const ImportedTrace& trace, const ImportedOp& op) {
+  const bool is_named = op.comm != kNoRow && trace.comms[op.comm].collective != kNoRow;
+  const std::string& name = trace.names[is_named ? trace.comms[op.comm].collective : op.name];
+  constexpr std::string_view kKernel = "SendRecv";
+  const size_t at = name.find(kKernel);
+  if (!is_named)
+    return at != std::string::npos && !name.substr(at + kKernel.size()).starts_with('_');
+  return name == "send" || name == "recv" || name == kSendAndReceive;
+}
+
 void see_size(GroupCosts& costs, std::string_view group, int64_t size) {
   const auto [known, is_new] = costs.sizes.try_emplace(std::string(group), size);
   if (!is_new && known->second != size) known->second = 0;
@@ -101,7 +113,8 @@ void GroupCosts::add(const ImportedTrace& trace, const std::vector<bool>& is_mes
   std::map<std::string_view, int64_t> own_ns;  // empty: not known
   for (const CauseSegment& segment : segments) {
     if (segment.cause != IdleCause::communication) continue;
-    const std::string_view group = groups.of(trace.ops[segment.op]);
+    std::string_view group = groups.of(trace.ops[segment.op]);
+    if (group.empty() && sends(trace, trace.ops[segment.op])) group = kUnknownMessages;
     own_ns[group] += waits == nullptr ? segment.end_ns - segment.start_ns
                                       : split_comm(segment, *waits).transfer_ns;
   }

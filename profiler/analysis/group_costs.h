@@ -17,8 +17,12 @@
 
 namespace moetune::profiler {
 
+/// What sends and receives, and whose group is not known: the rows of experts, or messages between
+/// stages, but neither gradients nor weights.
+inline constexpr std::string_view kUnknownMessages = "messages";
+
 /// Groups have our names (group_words.h). Kernels of DeepEP and its like are of "ep", messages
-/// between stages of "pp".
+/// between stages of "pp", and kUnknownMessages are as one more group.
 struct GroupCosts {
   /// The share of a rank's time in which communication of the group ran with nothing else on the
   /// device and did not wait for a late rank; of the rank where it is largest. 0: it always ran

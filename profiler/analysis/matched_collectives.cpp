@@ -66,6 +66,17 @@ Series series_of(const ImportedTrace& trace, const OpRows& left_out) {
   return series;
 }
 
+/// On the clock of its own trace.
+int64_t end_of(const ImportedTrace& trace, const Instance& instance) {
+  return trace.ops[instance.op].end_ns;
+}
+
+/// Distance of any two numbers, at most kFarApartNs: the difference itself could overflow.
+int64_t distance_of(int64_t a, int64_t b) {
+  const double distance = std::abs(static_cast<double>(a) - static_cast<double>(b));
+  return distance < static_cast<double>(kFarApartNs) ? std::abs(a - b) : kFarApartNs;
+}
+
 /// Instances of two ranks that belong together.
 std::vector<std::pair<Instance, Instance>> pair_up(const std::vector<Instance>& a,
                                                    const std::vector<Instance>& b) {
@@ -84,15 +95,39 @@ std::vector<std::pair<Instance, Instance>> pair_up(const std::vector<Instance>& 
   return pairs;
 }
 
-/// On the clock of its own trace.
-int64_t end_of(const ImportedTrace& trace, const Instance& instance) {
-  return trace.ops[instance.op].end_ns;
+/// A series of two ranks whose instances end together.
+struct PairedInstances {
+  size_t trace = 0;  ///< of the second
+  std::vector<std::pair<Instance, Instance>> pairs;
+  std::vector<int64_t> shifts;  ///< by pair: how much later it ends on the second one's clock
+  int64_t shift_ns = 0;         ///< in their middle
+};
+
+/// None where too few of them end together.
+std::optional<PairedInstances> pair_up(const ImportedTrace& first, const std::vector<Instance>& a,
+                                       const ImportedTrace& second,
+                                       const std::vector<Instance>& b) {
+  PairedInstances paired;
+  paired.pairs = pair_up(a, b);
+  for (const auto& [one, other] : paired.pairs) {
+    paired.shifts.push_back(end_of(second, other) - end_of(first, one));
+  }
+  if (paired.shifts.empty()) return std::nullopt;
+  paired.shift_ns = base::upper_median(paired.shifts);
+  const auto num_agree = std::ranges::count_if(paired.shifts, [&](int64_t shift) {
+    return distance_of(shift, paired.shift_ns) <= kEndsAgreeNs;
+  });
+  if (static_cast<double>(num_agree) < kAgreeRatio * static_cast<double>(paired.shifts.size())) {
+    return std::nullopt;
+  }
+  return paired;
 }
 
-/// Distance of any two numbers, at most kFarApartNs: the difference itself could overflow.
-int64_t distance_of(int64_t a, int64_t b) {
-  const double distance = std::abs(static_cast<double>(a) - static_cast<double>(b));
-  return distance < static_cast<double>(kFarApartNs) ? std::abs(a - b) : kFarApartNs;
+/// Whether nothing but its kernel's name says what an operation is, and it may be a message.
+bool is_unnamed_message(const ImportedTrace& trace, uint32_t row) {
+  const ImportedOp& op = trace.ops[row];
+  const bool is_named = op.comm != kNoRow && trace.comms[op.comm].collective != kNoRow;
+  return !is_named && may_be_message(trace, row);
 }
 
 /// From trace to trace, beginning with the first that has anything in common with others.
@@ -151,33 +186,32 @@ MatchedSeries match_series(std::span<const ImportedTrace> traces,
     if (ranks.size() < 2) continue;
     const std::vector<Instance>& first = series[ranks[0]][key];
     found.num_ops += static_cast<int64_t>(first.size());
-    std::map<uint32_t, MatchedCollective> by_op;  // of the first rank
+    std::vector<PairedInstances> others;
     for (size_t other = 1; other < ranks.size(); ++other) {
       const std::vector<Instance>& second = series[ranks[other]][key];
       found.num_ops += static_cast<int64_t>(second.size());
-      const auto pairs = pair_up(first, second);
-      std::vector<int64_t> shifts;
-      for (const auto& [a, b] : pairs) {
-        shifts.push_back(end_of(traces[ranks[other]], b) - end_of(traces[ranks[0]], a));
-      }
-      if (shifts.empty()) continue;
-      const int64_t shift_ns = base::upper_median(shifts);
-      const auto num_agree = std::ranges::count_if(
-          shifts, [&](int64_t shift) { return distance_of(shift, shift_ns) <= kEndsAgreeNs; });
-      if (static_cast<double>(num_agree) < kAgreeRatio * static_cast<double>(shifts.size())) {
-        continue;
-      }
-      std::vector<int64_t>& ahead = found.shifts[{ranks[0], ranks[other]}];
-      ahead.insert(ahead.end(), shifts.begin(), shifts.end());
-      for (size_t i = 0; i < pairs.size(); ++i) {
-        const int64_t distance = distance_of(shifts[i], shift_ns);
+      auto paired = pair_up(traces[ranks[0]], first, traces[ranks[other]], second);
+      if (!paired) continue;
+      paired->trace = ranks[other];
+      others.push_back(std::move(*paired));
+    }
+    // Stages at the ends of a pipeline have as many messages as each other, but not with each
+    // other: an exchange of all has all ranks in it.
+    const bool is_whole = others.size() + 1 == ranks.size();
+    if (!is_whole && is_unnamed_message(traces[ranks[0]], first[0].op)) continue;
+    std::map<uint32_t, MatchedCollective> by_op;  // of the first rank
+    for (const PairedInstances& other : others) {
+      std::vector<int64_t>& ahead = found.shifts[{ranks[0], other.trace}];
+      ahead.insert(ahead.end(), other.shifts.begin(), other.shifts.end());
+      for (size_t i = 0; i < other.pairs.size(); ++i) {
+        const int64_t distance = distance_of(other.shifts[i], other.shift_ns);
         if (distance > kEndsAgreeNs) continue;
-        found.distances[ranks[other]].push_back(distance);
-        MatchedCollective& one = by_op[pairs[i].first.op];
+        found.distances[other.trace].push_back(distance);
+        MatchedCollective& one = by_op[other.pairs[i].first.op];
         if (one.parts.empty()) {
-          one.parts.push_back({static_cast<uint32_t>(ranks[0]), pairs[i].first.op});
+          one.parts.push_back({static_cast<uint32_t>(ranks[0]), other.pairs[i].first.op});
         }
-        one.parts.push_back({static_cast<uint32_t>(ranks[other]), pairs[i].second.op});
+        one.parts.push_back({static_cast<uint32_t>(other.trace), other.pairs[i].second.op});
       }
     }
     for (auto& [op, one] : by_op) found.matched.push_back(std::move(one));

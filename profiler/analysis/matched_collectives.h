@@ -71,8 +71,9 @@ bool may_be_message(const ImportedTrace& trace, uint32_t row);
 
 /// By process group and sequence where the file says them, else by group, collective, size and
 /// order. An order that shifts (lost or sampled records) is seen by the ends: two traces whose
-/// instances do not end together are not matched. Messages by group and peers, too; a sequence or
-/// an order is believed where no message is received before it was sent.
+/// instances do not end together are not matched. Kernels that may be messages, of which the file
+/// says nothing, are matched only where all ranks that have such are. Messages by group and peers,
+/// too; a sequence or an order is believed where no message is received before it was sent.
 CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces);
 
 }  // namespace moetune::profiler

@@ -3,6 +3,8 @@
 #include <initializer_list>
 #include <utility>
 
+#include "profiler/analysis/group_costs.h"
+
 namespace moetune::sweeps {
 
 namespace {
@@ -50,7 +52,7 @@ constexpr ProposedSetting kExpandableSegments{"PYTORCH_CUDA_ALLOC_CONF", "expand
 using Groups = std::array<std::string_view, 3>;
 /// Who holds the same weights; without groups of their own that is everybody.
 constexpr Groups kReplicas = {"dp_cp", "edp", "world"};
-constexpr Groups kExperts = {"ep"};
+constexpr Groups kExperts = {"ep", profiler::kUnknownMessages};
 constexpr Groups kTensor = {"tp"};
 
 using profiler::KernelClass;

@@ -3,6 +3,7 @@
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,16 +52,30 @@ BOOST_AUTO_TEST_CASE(each_group_has_what_ran_alone_and_did_not_wait) {
   const ImportedTrace trace = rank_of("TENSOR_MODEL_PARALLEL_GROUP", 4);
   add(costs, trace, &waits);
   BOOST_TEST_REQUIRE(costs.are_known());
-  BOOST_TEST_REQUIRE(costs.ratios.size() == 2U);
+  BOOST_TEST_REQUIRE(costs.ratios.size() == 3U);
   BOOST_TEST(is_near(costs.ratios["tp"], 0.15));
   BOOST_TEST(is_near(costs.ratios["ep"], 0.1));
-  BOOST_TEST(is_near(costs.unknown_ratio, 0.15));
+  BOOST_TEST(is_near(costs.ratios[std::string(kUnknownMessages)], 0.15));
+  BOOST_TEST(costs.unknown_ratio == 0);
   BOOST_TEST(costs.sizes["tp"] == 4);
   BOOST_TEST(!costs.has_meshes);
   // Of two ranks the one that shows most.
   add(costs, trace);
   BOOST_TEST(is_near(costs.ratios["tp"], 0.25));
   BOOST_TEST(is_near(costs.ratios["ep"], 0.1));
+}
+
+// What does all that has no kernel of its own is called by the first of these.
+BOOST_AUTO_TEST_CASE(kernels_of_everything_may_be_of_any_group) {
+  for (const char* name :
+       {"ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclDevComm*)", "ncclDevKernel_Generic_1(x)"}) {
+    GroupCosts costs;
+    tests::EventText events;
+    events.kernel(0, 100, 1).kernel(100, 50, 2, name, 8);
+    costs.add(events.read(), {}, std::span(kSegments).first(2), 200'000, nullptr);
+    BOOST_TEST(is_near(costs.unknown_ratio, 0.25), name);
+    BOOST_TEST(!costs.are_known());
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_size_is_told_where_it_is_one_axis_alone) {

@@ -362,6 +362,58 @@ BOOST_AUTO_TEST_CASE(stages_that_only_wait_for_each_other_are_pipeline) {
   BOOST_TEST(matched->text == "24 messages between stages were found at both ends");
 }
 
+// Of messages that the file says nothing of, only their number and their ends tell whose they are.
+// The first and the last of four stages have as many as each other, at an equal distance.
+BOOST_AUTO_TEST_CASE(messages_that_nothing_is_said_of_are_no_transfers_between_the_outer_stages) {
+  std::array<EventText, 4> stage;
+  std::array<int, 4> id = {};
+  constexpr double kPeriodUs = 2000;
+  const auto launch = [&](size_t rank, double start, double end, const char* name, int stream) {
+    ++id[rank];
+    stage[rank].call(2 * id[rank], 1, id[rank]);
+    stage[rank].kernel(start, end - start, id[rank], name, stream);
+  };
+  const char* message = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)";
+  for (int i = 0; i < 30; ++i) {
+    for (size_t rank = 0; rank < 4; ++rank) {
+      // The second stage works nearly all the time, the others for half of it.
+      const double begun = 400 + kPeriodUs * (i + static_cast<double>(rank));
+      const double done = begun + (rank == 1 ? 1900 : 1000);
+      const double before = begun - (rank == 1 ? 50 : kPeriodUs - 1000);
+      if (rank > 0) launch(rank, before, begun, message, 21);
+      launch(rank, begun, done, "gemm", 7);
+      if (rank < 3) launch(rank, done, begun + kPeriodUs, message, 20);
+    }
+  }
+  std::vector<ImportedTrace> traces;
+  for (int rank = 0; rank < 4; ++rank) {
+    traces.push_back(stage[static_cast<size_t>(rank)].read(rank_facts(rank, 4)));
+  }
+  BOOST_TEST(match_across_ranks(traces).matched.empty());
+  const ImportedWall wall = classify_imported(traces);
+  BOOST_TEST(name_of(wall.label) == "unknown", wall.summary);
+}
+
+// An exchange of all ranks has all in it, and is known by that.
+BOOST_AUTO_TEST_CASE(exchanges_that_nothing_is_said_of_are_matched_where_all_ranks_have_them) {
+  std::vector<ImportedTrace> traces;
+  for (int rank = 0; rank < 4; ++rank) {
+    EventText events;
+    const double late_us = rank == 2 ? 300 : 0;
+    for (int i = 0; i < 30; ++i) {
+      const double start = 10 + 600 * i;
+      events.call(4 * i, 1, 2 * i + 1).kernel(start, 200 + late_us, 2 * i + 1);
+      events.call(4 * i + 2, 1, 2 * i + 2)
+          .kernel(start + 200 + late_us, 400 - late_us, 2 * i + 2, "ncclDevKernel_SendRecv(x)");
+    }
+    traces.push_back(events.read(rank_facts(rank, 4)));
+  }
+  BOOST_TEST(match_across_ranks(traces).matched.size() == 30U);
+  const ImportedWall wall = classify_imported(traces);
+  BOOST_TEST(name_of(wall.label) == "imbalance", wall.summary);
+  BOOST_TEST((wall.rank == 2), wall.summary);
+}
+
 // Without the limit of the queue the verdict is the same.
 BOOST_AUTO_TEST_CASE(a_full_launch_queue_does_not_hide_a_slow_rank) {
   const ImportedWall wall = classify_imported(full_queues(4));

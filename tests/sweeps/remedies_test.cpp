@@ -420,6 +420,13 @@ BOOST_AUTO_TEST_CASE(communication_has_the_remedies_of_its_groups) {
   BOOST_TEST(found.front().ceiling_ratio > 0.2);
   BOOST_TEST((find(found, "overlap_of_experts") == nullptr));
   BOOST_TEST((find(found, "hybrid_dispatcher") == nullptr));
+  // What sends and receives is neither gradients nor weights, and may be rows of experts.
+  wall.groups.ratios = {{std::string(profiler::kUnknownMessages), 0.3}};
+  const auto exchanging = remedies_of(wall, run_of(kMendedCommand));
+  BOOST_TEST((find(exchanging, "overlap_of_experts") != nullptr));
+  for (const char* rule : {"overlap_of_gradients", "less_tensor_parallelism"}) {
+    BOOST_TEST((find(exchanging, rule) == nullptr), rule);
+  }
   // What is not known may be anybody's: a third of all.
   wall.groups = {};
   wall.groups.ratios = {{"tp", 0.2}};

@@ -27,6 +27,8 @@ ExpertPart expert_part_of(std::string_view name) {
     case KernelClass::hybridep:
       if (has_text(name, "notify") || has_text(name, "barrier")) return ExpertPart::transport;
       return has_text(name, "combine") ? ExpertPart::takes_back : ExpertPart::brings;
+    case KernelClass::mori:
+      return has_text(name, "EpCombine") ? ExpertPart::takes_back : ExpertPart::brings;
     default:
       return row_of(kernel_class_of(name)).work == WorkClass::compute ? ExpertPart::other
                                                                       : ExpertPart::transport;

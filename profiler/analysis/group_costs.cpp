@@ -46,6 +46,7 @@ std::string_view group_of_kernel(std::string_view name) {
     case KernelClass::deepep_layout:
     case KernelClass::hybridep:
     case KernelClass::hybridep_pack:
+    case KernelClass::mori:
       return "ep";
     case KernelClass::userbuffers:
       return "tp";

@@ -181,6 +181,7 @@ class Judge {
     if (!is_again || !is_memory_short(memory_)) {
       transfers_.add(transfer_ns, missing_.may_delay(index, segment.op));
     }
+    if (traces_[index].ops[segment.op].kind == ActivityKind::copy) peer_copy_ns_ += transfer_ns;
     if (!waits_.empty() && !waits_[index].contains(segment.op) &&
         may_be_message(traces_[index], segment.op)) {
       loose_ns_ += transfer_ns;
@@ -314,7 +315,7 @@ class Judge {
       return false;
     }
     const bool has_matched = !matching_.matched.empty() || !matching_.messages.empty();
-    return !has_matched || 2 * loose_ns_ > transfers_.all_ns;
+    return has_matched ? 2 * loose_ns_ > transfers_.all_ns : 2 * peer_copy_ns_ <= transfers_.all_ns;
   }
 
   static void give_up(ImportedWall& wall) {
@@ -643,6 +644,7 @@ class Judge {
   DoubtfulTime transfers_;       ///< booked as communication
   DoubtfulTime stages_;          ///< booked as pipeline
   double loose_ns_ = 0;          ///< of the transfers, unmatched ones that may be messages
+  double peer_copy_ns_ = 0;      ///< of the transfers, copies between devices: nobody waits in them
   double recomputed_ratio_ = 0;  ///< of the judged windows, summed: computed a second time
   double copy_ns_ = 0;           ///< copies to and from the host, alone
   double input_ns_ = 0;          ///< of these, those of input

@@ -14,10 +14,11 @@ constexpr KernelClassRow kClassRows[] = {
     {KernelClass::deepep_layout, "DeepEP layout", WorkClass::dispatcher},
     {KernelClass::hybridep, "HybridEP", WorkClass::communication},
     {KernelClass::hybridep_pack, "HybridEP packing", WorkClass::dispatcher},
+    {KernelClass::mori, "MORI", WorkClass::communication, false},
     {KernelClass::nvshmem, "NVSHMEM", WorkClass::communication},
     {KernelClass::msccl, "MSCCL", WorkClass::communication},
     {KernelClass::symmetric_memory, "symmetric memory", WorkClass::communication},
-    {KernelClass::userbuffers, "userbuffers", WorkClass::communication},
+    {KernelClass::userbuffers, "userbuffers", WorkClass::communication, false},
     {KernelClass::copy_kernel, "copy", WorkClass::compute},
     {KernelClass::fill_kernel, "fill", WorkClass::compute},
     {KernelClass::moe_routing, "routing", WorkClass::compute},
@@ -83,6 +84,8 @@ constexpr Pattern kPatterns[] = {
     {KernelClass::hybridep, "hybrid_ep", "dispatch"},
     {KernelClass::hybridep, "hybrid_ep", "combine"},
     {KernelClass::hybridep, "hybrid_ep", "barrier"},
+    {KernelClass::mori, "EpDispatch", "Kernel", Where::at_word},
+    {KernelClass::mori, "EpCombine", "Kernel", Where::at_word},
 
     {KernelClass::copy_kernel, "__amd_rocclr_copyBuffer"},
     {KernelClass::copy_kernel, "MEMORY_COPY_"},
@@ -203,7 +206,8 @@ WorkClasses::WorkClasses(const NameTable& names, RuleSet rules) {
   for (size_t name = 0; name < names.size(); ++name) {
     const std::string_view text = names[static_cast<uint32_t>(name)];
     if (rules == RuleSet::wide) {
-      by_name_.push_back(row_of(kernel_class_of(text)).work);
+      const KernelClassRow& row = row_of(kernel_class_of(text));
+      by_name_.push_back(row.is_in_wide ? row.work : WorkClass::compute);
     } else {
       const bool is_comm = text.starts_with("nccl") && text.find("Kernel", 4) != text.npos;
       by_name_.push_back(is_comm ? WorkClass::communication : WorkClass::compute);
@@ -211,7 +215,11 @@ WorkClasses::WorkClasses(const NameTable& names, RuleSet rules) {
   }
 }
 
-WorkClasses::WorkClasses(const ImportedTrace& trace) : WorkClasses(trace.names, RuleSet::wide) {
+WorkClasses::WorkClasses(const ImportedTrace& trace) : is_for_verdicts_(true) {
+  by_name_.reserve(trace.names.size());
+  for (size_t name = 0; name < trace.names.size(); ++name) {
+    by_name_.push_back(row_of(kernel_class_of(trace.names[static_cast<uint32_t>(name)])).work);
+  }
   is_described_.reserve(trace.comms.size());
   for (const CommCall& comm : trace.comms) is_described_.push_back(comm.collective != kNoRow);
 }

@@ -27,6 +27,7 @@ enum class KernelClass : uint8_t {
   deepep_layout,
   hybridep,
   hybridep_pack,
+  mori,  ///< of AMD
   nvshmem,
   msccl,
   symmetric_memory,  ///< kernels of PyTorch, vLLM, TensorRT-LLM
@@ -49,8 +50,9 @@ enum class KernelClass : uint8_t {
 
 struct KernelClassRow {
   KernelClass id;
-  const char* name;  ///< for people
-  WorkClass work;    ///< under RuleSet::wide
+  const char* name;        ///< for people
+  WorkClass work;          ///< for verdicts
+  bool is_in_wide = true;  ///< false: compute under RuleSet::wide, which does not know it
 };
 const KernelClassRow& row_of(KernelClass kernel_class);
 
@@ -60,20 +62,22 @@ KernelClass kernel_class_of(std::string_view name);
 /// Rules for what counts as communication.
 enum class RuleSet : uint8_t {
   nccl,  ///< names that begin with "nccl" and contain "Kernel", as in HolisticTraceAnalysis
-  wide,  ///< also kernels of other transports, and kernels that pack for them
+  wide,  ///< also kernels of other transports, and kernels that pack for them; for figures that are
+         ///< compared with those of other tools
 };
 
 /// The classes of a trace's ops; classifies each name once.
 class WorkClasses {
  public:
   WorkClasses(const NameTable& names, RuleSet rules);
-  /// For verdicts: by RuleSet::wide, but a kernel that the file describes as a collective or a
-  /// message is communication, whatever its name.
+  /// For verdicts: all transports that are known. A kernel that the file describes as a collective
+  /// or a message is communication, whatever its name, and so is a copy between two devices.
   explicit WorkClasses(const ImportedTrace& trace);
   [[nodiscard]] WorkClass of(const ImportedOp& op) const {
     switch (op.kind) {
       case ActivityKind::copy:
-        return WorkClass::copy;
+        return is_for_verdicts_ && op.path == CopyPath::peer ? WorkClass::communication
+                                                             : WorkClass::copy;
       case ActivityKind::fill:
         return WorkClass::fill;
       case ActivityKind::kernel:
@@ -87,6 +91,7 @@ class WorkClasses {
  private:
   std::vector<WorkClass> by_name_;
   std::vector<bool> is_described_;  ///< by row of the trace's comms; empty: names alone count
+  bool is_for_verdicts_ = false;
 };
 
 }  // namespace moetune::profiler

@@ -17,7 +17,7 @@ constexpr size_t kOtherKernels = static_cast<size_t>(KernelClass::other);
 /// Nanoseconds by class.
 using ClassTimes = std::array<double, kNumKernelClasses>;
 
-/// The class of device work; none of copies to and from the host.
+/// The class of device work; none of copies to and from the host and to other devices.
 class OpClasses {
  public:
   OpClasses(const ImportedTrace& trace, const WorkClasses& wide)
@@ -26,7 +26,10 @@ class OpClasses {
   [[nodiscard]] std::optional<KernelClass> of(const ImportedOp& op) {
     switch (op.kind) {
       case ActivityKind::copy:
-        if (op.path == CopyPath::to_device || op.path == CopyPath::to_host) return std::nullopt;
+        if (op.path == CopyPath::to_device || op.path == CopyPath::to_host ||
+            wide_.of(op) == WorkClass::communication) {
+          return std::nullopt;
+        }
         return KernelClass::copy_kernel;
       case ActivityKind::fill:
         return KernelClass::fill_kernel;

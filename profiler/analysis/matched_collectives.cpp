@@ -46,7 +46,7 @@ Series series_of(const ImportedTrace& trace, const OpRows& left_out) {
   Series series;
   for (size_t row = 0; row < trace.ops.size(); ++row) {
     const ImportedOp& op = trace.ops[row];
-    if (wide.of(op) != WorkClass::communication) continue;
+    if (wide.of(op) != WorkClass::communication || op.kind == ActivityKind::copy) continue;
     if (left_out.contains(static_cast<uint32_t>(row))) continue;
     const CommCall comm = op.comm == kNoRow ? CommCall() : trace.comms[op.comm];
     // The two ends of a message have different names (send, recv): see matched_messages.h.

@@ -48,6 +48,8 @@ MissingRanks::MissingRanks(std::span<const ImportedTrace> traces,
 }
 
 bool MissingRanks::may_delay(size_t trace, uint32_t op) const {
+  // The other device's program has no part in a copy.
+  if (traces_[trace].ops[op].kind == ActivityKind::copy) return false;
   if (num_ == 0 && is_world_known_) return false;
   return !is_complete_[trace][op] && group_size_of(traces_[trace], op) != 1;
 }

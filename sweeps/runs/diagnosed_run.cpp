@@ -509,20 +509,15 @@ bool may_exchange_rows(const profiler::ImportedTrace& trace) {
     std::optional<KernelClass>& kernel = classes[op.name];
     if (!kernel) kernel = profiler::kernel_class_of(name);
     switch (*kernel) {
-      case KernelClass::deepep:
-      case KernelClass::deepep_layout:
-      case KernelClass::hybridep:
-      case KernelClass::hybridep_pack:
-      case KernelClass::nvshmem:
-      case KernelClass::msccl:
-      case KernelClass::symmetric_memory:
-        return true;
+      case KernelClass::userbuffers:  // of tensor parallelism
+        break;
       case KernelClass::nccl:
       case KernelClass::rccl:
         // The kernels that do it among other things.
         if (is_one_of(name, {"SendRecv", "Generic", "AllToAll", "AlltoAll"})) return true;
         break;
       default:
+        if (row_of(*kernel).work != profiler::WorkClass::compute) return true;
         if (!trace.has_name(op)) return true;
     }
   }

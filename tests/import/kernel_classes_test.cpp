@@ -25,6 +25,10 @@ BOOST_AUTO_TEST_CASE(kernels_are_what_their_names_say) {
       {"deep_ep::intranode::cached_notify_combine<8>", K::deepep},
       {"void hybrid_ep::dispatch_kernel<8>()", K::hybridep},
       {"void hybrid_ep::permute_kernel<8>()", K::hybridep_pack},
+      {"void mori::moe::EpDispatchInterNodeV1Kernel<__hip_bfloat16, true>(x)", K::mori},
+      {"EpCombineIntraNodeKernel_bf16", K::mori},
+      {"void mori::moe::ConvertOutput<half>(mori::moe::EpDispatchCombineArgs<half>)", K::other},
+      {"my_StepDispatchKernel", K::other},
       {"nvshmemi_transfer_rma_put", K::nvshmem},
       {"void (anonymous namespace)::multimem_all_reduce_kernel<c10::BFloat16, 16>(c10::BFloat16*)",
        K::symmetric_memory},
@@ -90,6 +94,26 @@ BOOST_AUTO_TEST_CASE(rule_sets_differ_in_what_is_communication) {
   BOOST_TEST((narrow.of(layout) == WorkClass::compute));
   BOOST_TEST((wide.of(layout) == WorkClass::dispatcher));
   BOOST_TEST((wide.of(copy) == WorkClass::copy));
+}
+
+// Figures that are compared with other tools' know what these know. Verdicts know more.
+BOOST_AUTO_TEST_CASE(verdicts_know_transports_that_figures_do_not) {
+  ImportedTrace trace;
+  for (const char* name : {"void mori::moe::EpCombineIntraNodeKernel<float>(x)",
+                           "void userbuffers_fp16_sum_inplace_gpu_mc_ag<4>(int)"}) {
+    ImportedOp op;
+    op.name = trace.names.intern(name);
+    BOOST_TEST((WorkClasses(trace).of(op) == WorkClass::communication), name);
+    BOOST_TEST((WorkClasses(trace.names, RuleSet::wide).of(op) == WorkClass::compute), name);
+  }
+  ImportedOp copy;
+  copy.name = trace.names.intern("Memcpy PtoP (Device -> Device)");
+  copy.kind = ActivityKind::copy;
+  copy.path = CopyPath::peer;
+  BOOST_TEST((WorkClasses(trace).of(copy) == WorkClass::communication));
+  BOOST_TEST((WorkClasses(trace.names, RuleSet::wide).of(copy) == WorkClass::copy));
+  copy.path = CopyPath::on_device;
+  BOOST_TEST((WorkClasses(trace).of(copy) == WorkClass::copy));
 }
 
 // Counts of RuleSet::wide are those of other tools, so they go by names. Verdicts do not.

@@ -366,6 +366,8 @@ BOOST_AUTO_TEST_CASE(exchanges_of_rows_are_seen_in_traces) {
   BOOST_TEST(may(send, "all_to_allv"));
   BOOST_TEST(may("void deep_ep::intranode::dispatch<8, 768>(int4*)"));
   BOOST_TEST(may("void hybrid_ep::combine_kernel<1>(int)"));
+  BOOST_TEST(may("void mori::moe::EpDispatchIntraNodeKernel<float>(x)"));
+  BOOST_TEST(!may("void userbuffers_fp16_sum_inplace_gpu_mc_ag<4>(int)"));
   BOOST_TEST(may("mcclKernel_Generic", "all_to_all"));
   BOOST_TEST(!may(send, "send"));
   BOOST_TEST(!may(reduce, "allreduce"));

@@ -98,6 +98,7 @@ class Judge {
     add_shares(wall);
     add_host(wall);
     add_offload(wall);
+    add_apart(wall);
     add_comm(wall);
     add_missing(wall);
     add_notes(wall);
@@ -309,11 +310,12 @@ class Judge {
   }
 
   /// Whether it is not known of communication, for all the ranks that there are, what it waits for:
-  /// nothing was found on two ranks, or less than half and the rest may be messages.
+  /// nothing was found on two ranks, or less than half and the rest may be messages; or for those
+  /// that there are, as their collectives do not end together.
   [[nodiscard]] bool is_unmatched(const ImportedWall& wall) const {
-    if (wall.label != WallLabel::communication || num_judged_ < 2 || missing_.num() > 0) {
-      return false;
-    }
+    if (wall.label != WallLabel::communication || num_judged_ < 2) return false;
+    if (!matching_.apart.empty()) return true;
+    if (missing_.num() > 0) return false;
     const bool has_matched = !matching_.matched.empty() || !matching_.messages.empty();
     return has_matched ? 2 * loose_ns_ > transfers_.all_ns : 2 * peer_copy_ns_ <= transfers_.all_ns;
   }
@@ -513,6 +515,20 @@ class Judge {
                  fmt::format("copies to or from the host, with nothing else on the device, {} of "
                              "the time",
                              base::format_ratio(copy_ns_ / all_ns)));
+  }
+
+  void add_apart(ImportedWall& wall) const {
+    if (matching_.apart.empty()) return;
+    const auto& [one, other] = matching_.apart.front();
+    const size_t num_more = matching_.apart.size() - 1;
+    add_evidence(
+        wall, "traces_apart", static_cast<double>(matching_.apart.size()), "count",
+        fmt::format("the collectives of ranks {} and {} do not end together{}: their traces "
+                    "are of different runs or steps, or lack records",
+                    rank_of(static_cast<int32_t>(one)), rank_of(static_cast<int32_t>(other)),
+                    num_more == 0
+                        ? std::string()
+                        : fmt::format(", nor do those of {} more pairs of ranks", num_more)));
   }
 
   void add_offload(ImportedWall& wall) const {

@@ -60,7 +60,8 @@ struct ImportedWall {
 ///    for: where that may be a tenth of what is booked to communication or pipeline, summary and
 ///    evidence say so, and there is no sub-cause.
 ///  - Where communication is the label and nothing of it was found on two ranks, though no rank is
-///    known to be missing, or less than half and the rest may be messages, there is no verdict.
+///    known to be missing, or less than half and the rest may be messages, there is no verdict. Nor
+///    is there where collectives that two ranks have in common do not end together.
 ///  - Messages between stages are pipeline. Copies to and from the host are memory if both
 ///    directions matter (offload), else tensors that go to the host are memory and input is host.
 ///  - The largest share is the label if it reaches kLeastBindingRatio. Otherwise the label is

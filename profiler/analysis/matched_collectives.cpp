@@ -166,8 +166,18 @@ struct MatchedSeries {
   ClockShifts shifts;
   /// Of ends from those of the first rank, after the clocks were aligned: by the other's trace.
   std::map<size_t, std::vector<int64_t>> distances;
+  std::set<std::pair<size_t, size_t>> apart;  ///< traces with a series that does not end together
   int64_t num_ops = 0;
 };
+
+/// Whether two ranks that have as many instances of a series must have them in common: enough to
+/// tell, and the file names all their members.
+bool is_in_common(const SeriesKey& key, size_t num_instances) {
+  constexpr size_t kFewest = 8;
+  const std::string& members = std::get<1>(key);
+  return num_instances >= kFewest && !members.empty() &&
+         members.find("...") == std::string::npos;  // cut short
+}
 
 /// `left_out` by trace.
 MatchedSeries match_series(std::span<const ImportedTrace> traces,
@@ -191,7 +201,11 @@ MatchedSeries match_series(std::span<const ImportedTrace> traces,
       const std::vector<Instance>& second = series[ranks[other]][key];
       found.num_ops += static_cast<int64_t>(second.size());
       auto paired = pair_up(traces[ranks[0]], first, traces[ranks[other]], second);
-      if (!paired) continue;
+      if (!paired) {
+        const bool is_told = first.size() == second.size() && is_in_common(key, first.size());
+        if (is_told) found.apart.emplace(ranks[0], ranks[other]);
+        continue;
+      }
       paired->trace = ranks[other];
       others.push_back(std::move(*paired));
     }
@@ -289,6 +303,9 @@ CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
   std::ranges::move(messages.others, std::back_inserter(matching.matched));
   matching.messages = std::move(messages.of_stages);
   for (const auto& [pair, ahead_ns] : messages.shifts) all_shifts.try_emplace(pair, ahead_ns);
+  for (const std::pair<size_t, size_t>& pair : series.apart) {
+    if (!all_shifts.contains(pair)) matching.apart.emplace_back(pair.first, pair.second);
+  }
   for (MatchedCollective& one : matching.messages) find_last(traces, one);
   int64_t num_matched = 0;
   for (MatchedCollective& one : matching.matched) {

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/error.h"
 #include "kernels/base/fnv.h"
+#include "kernels/base/units.h"
 
 namespace moetune::profiler {
 namespace {
@@ -27,6 +30,29 @@ bool has_other_steps(const ImportedTrace& a, const ImportedTrace& b) {
          std::ranges::none_of(b.steps,
                               [&](const ImportedStep& step) { return of_a.contains(step.number); });
 }
+
+/// When the steps of a trace were, by Unix time in ns; none: it has no steps, or another clock.
+std::optional<std::pair<double, double>> time_of_steps(const ImportedTrace& trace) {
+  constexpr double kFirstUnixNs = 1e18;  // 2001: less is the time since a machine or a run started
+  if (trace.steps.empty()) return std::nullopt;
+  const auto base_ns = static_cast<double>(trace.facts.base_time_ns);
+  const double first_ns = base_ns + static_cast<double>(trace.steps.front().start_ns);
+  if (first_ns < kFirstUnixNs) return std::nullopt;
+  return std::pair(first_ns, base_ns + static_cast<double>(trace.steps.back().end_ns));
+}
+
+/// How long one of two traces ended before the other began, in ns; 0 where that is not known.
+double apart_ns(const ImportedTrace& a, const ImportedTrace& b) {
+  const auto time_of_a = time_of_steps(a);
+  const auto time_of_b = time_of_steps(b);
+  if (!time_of_a || !time_of_b) return 0;
+  return std::max(
+      {0.0, time_of_b->first - time_of_a->second, time_of_a->first - time_of_b->second});
+}
+
+/// Clocks of the nodes of one run do not differ by so much.
+constexpr double kMostApartNs = 600e9;
+constexpr double kMostToldNs = 1e18;
 
 /// Whether the file itself says the rank: names of files and counting may give one rank two.
 bool says_rank(const TraceFacts& facts) { return facts.rank && !facts.is_rank_guessed; }
@@ -119,6 +145,12 @@ void check_one_run(std::span<const ImportedTrace> traces) {
                       "traces of the same steps",
                       traces[0].facts.file, traces[0].steps.front().number, facts.file,
                       trace.steps.front().number));
+    }
+    if (const double ns = apart_ns(traces[0], trace); ns > kMostApartNs) {
+      throw base::UsageError(fmt::format(
+          "{} and {} have the same steps, recorded {} apart: expected traces of one run",
+          traces[0].facts.file, facts.file,
+          base::format_ns(static_cast<int64_t>(std::min(ns, kMostToldNs)))));
     }
     const std::string device = trace.device_name();
     if (device.empty()) continue;

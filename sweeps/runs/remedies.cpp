@@ -31,6 +31,7 @@ constexpr int kMostRemediesOfOtherWalls = 2;
 constexpr std::string_view kAgainstFragments = "less_fragmentation";
 constexpr std::string_view kOffload = "offload";      // SubCauseRow::name
 constexpr std::string_view kRecompute = "recompute";  // the same
+constexpr std::string_view kLaunch = "launch";        // the same
 
 bool helps_against(const RemedyRow& row, std::string_view sub_cause) {
   return std::ranges::find(row.sub_causes, sub_cause) != row.sub_causes.end();
@@ -66,30 +67,6 @@ double share_of_kernels(const RemedyRow& row, const profiler::KernelCosts& costs
   if (row.kernels.empty()) return whole;
   const bool is_of_host = row.label == WallLabel::host;
   return ceiling_of_classes(row.kernels, is_of_host ? costs.launch : costs.run, whole);
-}
-
-/// What a row can save at most: no more than the causes that it is for, where those are known, than
-/// its groups communicate, and than its kernels run or are launched.
-/// Computing takes whatever the other causes leave, so of it only what a roofline has told apart
-/// can be saved, unless it is the wall: none where that is not known.
-std::optional<double> ceiling_of(const RemedyRow& row, const FoundWall& wall) {
-  if (wall.needless_recompute_ratio > 0 && changes_cause(kRecompute, row)) {
-    return row.most_saved * wall.needless_recompute_ratio;
-  }
-  const auto share = wall.ceilings.find(name_of(row.label));
-  const double whole = share == wall.ceilings.end() ? 0 : share->second;
-  double of_causes = 0;
-  bool is_known = false;
-  for (const auto& [cause, ratio] : wall.cause_ceilings) {
-    if (!helps_against(row, cause)) continue;
-    is_known = true;
-    of_causes += ratio;
-  }
-  if (!is_known && row.label == WallLabel::compute && wall.label != row.label) return std::nullopt;
-  double ceiling = is_known ? std::min(whole, of_causes) : whole;
-  ceiling = share_of_groups(row, wall.groups, ceiling);
-  ceiling = row.most_saved * share_of_kernels(row, wall.kernels, ceiling);
-  return std::min(ceiling, row.most_of_step);
 }
 
 /// A rule that a run breaks.
@@ -240,6 +217,63 @@ std::optional<std::string> said_value(const RunToMend& run, const std::string& k
   return said;
 }
 
+/// A word in a file, without the quotes of its form.
+std::string unquoted(std::string word) {
+  std::erase_if(word, [](char c) { return c == '"' || c == '\''; });
+  return word;
+}
+
+/// Whether a run chooses by operation what it computes again: then each operator of the forward
+/// pass, and of its repetition, goes through Python, which ends with recomputation.
+bool selects_operators(const RunToMend& run) {
+  const dialects::RunConfig& config = *run.config;
+  const spec::PlanRecomputeSet& recompute = config.knobs.recompute;
+  if (config.dialect != dialects::Dialect::torchtitan || !run.is_config_known ||
+      recompute.empty() || recompute.has(spec::PlanRecompute::full)) {
+    return false;
+  }
+  const auto word_of = [&](std::string_view name) {
+    const dialects::Row& row = dialects::row_of(name);
+    const std::string_view fallback = dialects::fallback_of(row, config.dialect);
+    return unquoted(
+        said_value(run, dialects::key_of(row, config.dialect)).value_or(std::string(fallback)));
+  };
+  return word_of("activation_checkpoint") == "selective" &&
+         !dialects::parse_integer(word_of("selective_ac_option"));
+}
+
+/// What that takes at most, as a share of the step: the backward pass launches as much again.
+double selecting_ratio(const FoundWall& wall) {
+  const auto launch = wall.cause_ceilings.find(kLaunch);
+  return launch == wall.cause_ceilings.end() ? 0 : launch->second / 2;
+}
+
+/// What a row can save at most: no more than the causes that it is for, where those are known, than
+/// its groups communicate, and than its kernels run or are launched.
+/// Computing takes whatever the other causes leave, so of it only what a roofline has told apart
+/// can be saved, unless it is the wall: none where that is not known.
+std::optional<double> ceiling_of(const RemedyRow& row, const FoundWall& wall,
+                                 const RunToMend& run) {
+  if (wall.needless_recompute_ratio > 0 && changes_cause(kRecompute, row)) {
+    const double selecting = selects_operators(run) ? selecting_ratio(wall) : 0;
+    return row.most_saved * std::min(1.0, wall.needless_recompute_ratio + selecting);
+  }
+  const auto share = wall.ceilings.find(name_of(row.label));
+  const double whole = share == wall.ceilings.end() ? 0 : share->second;
+  double of_causes = 0;
+  bool is_known = false;
+  for (const auto& [cause, ratio] : wall.cause_ceilings) {
+    if (!helps_against(row, cause)) continue;
+    is_known = true;
+    of_causes += ratio;
+  }
+  if (!is_known && row.label == WallLabel::compute && wall.label != row.label) return std::nullopt;
+  double ceiling = is_known ? std::min(whole, of_causes) : whole;
+  ceiling = share_of_groups(row, wall.groups, ceiling);
+  ceiling = row.most_saved * share_of_kernels(row, wall.kernels, ceiling);
+  return std::min(ceiling, row.most_of_step);
+}
+
 /// The value to propose: also more than a framework does by itself.
 std::string proposed_value(const ProposedSetting& wanted, std::string_view fallback) {
   const auto least = dialects::parse_integer(wanted.value);
@@ -261,7 +295,7 @@ bool does_as_much(ProposedSetting::Wanted wanted, const std::string& value,
 
 /// A word as it works, without the quotes of its file.
 std::string working_word(std::string_view name, std::string word, const PlanKnobs& knobs) {
-  std::erase_if(word, [](char c) { return c == '"' || c == '\''; });
+  word = unquoted(std::move(word));
   const bool is_open = word.empty() || word == "default";
   // FSDP2 frees weights behind the forward pass, unless several micro-batches are under way.
   if (name == "fsdp_reshard_after_forward" && is_open) return knobs.pp > 1 ? "never" : "always";
@@ -385,9 +419,38 @@ bool apply_change(bool (*change)(PlanKnobs&), const RunToMend& run, Remedy& reme
   return true;
 }
 
+/// A change, and what it may save of each wall.
 struct LabelledRemedy {
   WallLabel label = WallLabel::unknown;  ///< of its row
-  Remedy remedy;
+  bool is_told = false;                  ///< against the cause of a row it saves enough
+  double most_of_step = 1;
+  std::map<WallLabel, double> saved = {};
+  Remedy remedy = {};
+
+  /// The same change, by another row: that which saves more is told.
+  void add(LabelledRemedy other) {
+    for (const auto& [label_of_other, ratio] : other.saved) {
+      saved[label_of_other] = std::max(saved[label_of_other], ratio);
+    }
+    most_of_step = std::min(most_of_step, other.most_of_step);
+    const bool is_of_wall = remedy.is_of_wall || other.remedy.is_of_wall;
+    const bool is_better = other.is_told == is_told
+                               ? other.remedy.ceiling_ratio > remedy.ceiling_ratio
+                               : other.is_told;
+    if (is_better) {
+      label = other.label;
+      remedy = std::move(other.remedy);
+    }
+    is_told = is_told || other.is_told;
+    remedy.is_of_wall = is_of_wall;
+  }
+
+  /// It changes all of these causes at once.
+  [[nodiscard]] double ceiling_ratio() const {
+    double sum = 0;
+    for (const auto& [label_of_row, ratio] : saved) sum += ratio;
+    return std::min(sum, most_of_step);
+  }
 };
 
 /// By falling ceiling, refused ones last; against each other label only those that can save most.
@@ -447,14 +510,18 @@ std::vector<Remedy> remedies_of(const FoundWall& found_wall, const RunToMend& gi
   std::vector<LabelledRemedy> found;
   for (const RemedyRow& row : remedy_rows()) {
     const bool is_other = row.label != wall.label;
-    const std::optional<double> ceiling = ceiling_of(row, wall);
-    const double least = is_other ? kWorthALookOfOtherWalls : kWorthALook;
-    if (!ceiling || *ceiling < least || !is_for(row, wall)) continue;
+    const std::optional<double> ceiling = ceiling_of(row, wall, run);
+    if (!ceiling || *ceiling < kWorthALook) continue;
     if (row.is_for_experts && !has_experts(run)) continue;
     if (!is_in_traces(row, run)) continue;
     if (!is_for_run(row, *run.config)) continue;
-    Remedy remedy;
-    remedy.is_of_wall = !is_other;
+    const double least = is_other ? kWorthALookOfOtherWalls : kWorthALook;
+    LabelledRemedy one = {.label = row.label,
+                          .is_told = is_for(row, wall) && *ceiling >= least,
+                          .most_of_step = row.most_of_step,
+                          .saved = {{row.label, *ceiling}}};
+    Remedy& remedy = one.remedy;
+    remedy.is_of_wall = !is_other && one.is_told;
     remedy.ceiling_ratio = *ceiling;
     remedy.rule = row.rule;
     remedy.why = row.why;
@@ -470,18 +537,18 @@ std::vector<Remedy> remedies_of(const FoundWall& found_wall, const RunToMend& gi
       remedy.flags = proposed_settings(row, run);
       if (remedy.flags.empty()) continue;
     }
-    // The same change for another wall is told once, with what it can save more.
+    // The same change against another cause is told once.
     const auto same = std::ranges::find_if(found, [&](const LabelledRemedy& other) {
       return !remedy.flags.empty() && other.remedy.flags == remedy.flags;
     });
     if (same == found.end()) {
-      found.push_back({row.label, std::move(remedy)});
-      continue;
+      found.push_back(std::move(one));
+    } else {
+      same->add(std::move(one));
     }
-    const bool is_of_wall = same->remedy.is_of_wall || remedy.is_of_wall;
-    if (same->remedy.ceiling_ratio < remedy.ceiling_ratio) *same = {row.label, std::move(remedy)};
-    same->remedy.is_of_wall = is_of_wall;
   }
+  std::erase_if(found, [](const LabelledRemedy& one) { return !one.is_told; });
+  for (LabelledRemedy& one : found) one.remedy.ceiling_ratio = one.ceiling_ratio();
   return in_order(std::move(found), wall);
 }
 

@@ -93,6 +93,25 @@ BOOST_AUTO_TEST_CASE(of_torchtitans_checkpoints_the_next_mode_is_proposed) {
       {"activation_checkpoint.mode = none"});
 }
 
+// By operation, each operator of the forward pass goes through Python, which ends with it.
+BOOST_AUTO_TEST_CASE(recomputation_by_operation_costs_the_host_as_well) {
+  FoundWall wall = found_wall("compute", "FLOPs", 0.8);
+  wall.ceilings["host"] = 0.1;
+  wall.cause_ceilings = {{"FLOPs", 0.8}, {"launch", 0.1}};
+  wall.needless_recompute_ratio = 0.13;
+  const auto ceiling_with = [&](const std::string& settings) {
+    const auto none =
+        remedy_of(wall, titan_to_mend("[activation_checkpoint]\nmode = " + settings + "\n"),
+                  "no_recomputation");
+    BOOST_TEST_REQUIRE(none.has_value(), settings);
+    return none->ceiling_ratio;
+  };
+  BOOST_TEST(std::abs(ceiling_with("\"selective\"\nselective_ac_option = \"op\"") - 0.18) < 1e-9);
+  BOOST_TEST(std::abs(ceiling_with("\"selective\"\nselective_ac_option = \"2\"") - 0.13) < 1e-9);
+  BOOST_TEST(std::abs(ceiling_with("\"full\"") - 0.13) < 1e-9);
+  BOOST_TEST(std::abs(ceiling_with("\"memory_budget\"") - 0.13) < 1e-9);
+}
+
 // The command says all that these rules ask for, with any vocabulary.
 BOOST_AUTO_TEST_CASE(rules_of_a_command_are_those_of_its_model) {
   const FoundWall launch = found_wall("host", "launch", 0.5);

@@ -604,6 +604,27 @@ BOOST_AUTO_TEST_CASE(a_remedy_of_compute_saves_no_more_than_its_kernels_run) {
   BOOST_TEST(has_ceiling(unsure, "products_in_fp8", 0.3));
 }
 
+// Twice the rows of a micro-batch are half the launches and fuller products, whatever the wall is.
+BOOST_AUTO_TEST_CASE(a_change_against_several_causes_saves_their_sum) {
+  FoundWall wall = wall_of("compute", "FLOPs", 0.7);
+  wall.ceilings["host"] = 0.1;
+  wall.cause_ceilings = {{"FLOPs", 0.5}, {"bandwidth", 0.1}, {"occupancy", 0.1}, {"launch", 0.1}};
+  BOOST_TEST(
+      has_ceiling(remedies_of(wall, run_of(kMendedCommand)), "larger_micro_batch", 0.1 + 0.05));
+  // No more than half of the step.
+  wall = wall_of("host", "launch", 0.45);
+  wall.ceilings["compute"] = 0.5;
+  wall.cause_ceilings = {{"launch", 0.45}, {"occupancy", 0.4}};
+  const auto found = remedies_of(wall, run_of(kMendedCommand));
+  BOOST_TEST(has_ceiling(found, "larger_micro_batch", 0.5));
+  BOOST_TEST((find(found, "larger_products") == nullptr));
+  // A cause that is not the wall's is not told for its own sake.
+  wall = wall_of("compute", "FLOPs", 0.9);
+  wall.cause_ceilings = {{"FLOPs", 0.7}, {"occupancy", 0.2}};
+  const auto alone = remedies_of(wall, run_of(kMendedCommand));
+  BOOST_TEST((find(alone, "larger_products") == nullptr));
+}
+
 // The host is busy all the time: with sorting of rows 4 %, by element 6 %, with products 40 %.
 BOOST_AUTO_TEST_CASE(a_remedy_of_launches_saves_no_more_than_its_kernels_take) {
   using profiler::KernelClass;

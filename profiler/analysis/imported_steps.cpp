@@ -500,7 +500,12 @@ class ImportedSteps::Writer {
   void follow_exchanges(uint32_t row, int64_t id) {
     TraceRecord& record = step_.records[static_cast<size_t>(id)];
     if (record.kind == RecordKind::kernel) {
-      if (num_open_ > 0) expert_kernels_.push_back({id, row, layer_, received_});
+      if (num_open_ > 0) {
+        expert_kernels_.push_back({id, row, layer_, received_});
+      } else if (received_ > 0 && rank_.is_of_experts[row]) {
+        // Gradients of weights may be left until the rows have gone back.
+        take_for_expert({id, row, layer_, received_});
+      }
       return;
     }
     if (record.kind != RecordKind::collective || !(record.name == kExpertExchange)) return;
@@ -513,15 +518,23 @@ class ImportedSteps::Writer {
     } else if (num_open_ > 0) {
       --num_open_;
       record.layer = layer_;
-      for (const ExpertKernel& kernel : expert_kernels_) {
-        TraceRecord& own = step_.records[static_cast<size_t>(kernel.id)];
-        own.layer = kernel.layer;
-        // Only in proportion. Its number of threads may follow from the rows.
-        own.flops = kernel.received;
-        own.name = steps_.name_of_kernel(rank_, trace_.ops[kernel.row]);
-      }
+      for (const ExpertKernel& kernel : expert_kernels_) take_for_expert(kernel);
       expert_kernels_.clear();
     }
+  }
+
+  struct ExpertKernel {
+    int64_t id = 0;
+    uint32_t row = 0;
+    int32_t layer = 0;
+    int64_t received = 0;
+  };
+  void take_for_expert(const ExpertKernel& kernel) {
+    TraceRecord& own = step_.records[static_cast<size_t>(kernel.id)];
+    own.layer = kernel.layer;
+    // Only in proportion. Its number of threads may follow from the rows.
+    own.flops = kernel.received;
+    own.name = steps_.name_of_kernel(rank_, trace_.ops[kernel.row]);
   }
 
   void add_stop(const HostCall& call) {
@@ -581,12 +594,6 @@ class ImportedSteps::Writer {
   std::map<uint32_t, int64_t> last_ends_ns_;  ///< by stream: of what was enqueued last on it
   const ImportedOp* last_copy_ =
       nullptr;  ///< what was enqueued last, if it is a copy, until the host waits
-  struct ExpertKernel {
-    int64_t id = 0;
-    uint32_t row = 0;
-    int32_t layer = 0;
-    int64_t received = 0;
-  };
   std::vector<ExpertKernel> expert_kernels_;  ///< since an exchange brought rows
   int num_open_ = 0;                          ///< exchanges whose rows have not been taken back
   int32_t layer_ = -1;                        ///< number of the last one that brought rows

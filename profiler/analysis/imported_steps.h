@@ -70,9 +70,9 @@ constexpr int64_t kRoundingNs = 3;
 ///    waiting for a stage. A collective, and a message of another group, transfers from the arrival
 ///    of the last matched rank on; if unmatched, all the time.
 ///  - Ranks that matched messages connect are one pipeline.
-///  - Kernels between two exchanges of experts' rows (expert_exchanges.h) are of one layer, and
-///  have
-///    what their rank received for their size.
+///  - Kernels between two exchanges of experts' rows (expert_exchanges.h) are of one layer. For
+///    their size they have what their rank received. So have grouped products behind them, as of
+///    weights' gradients that are left until then.
 class ImportedSteps {
  public:
   /// Refers to the traces.

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "profiler/analysis/imported_steps.h"
+#include "tests/import/trace_texts.h"
+
 namespace moetune::profiler {
 BOOST_AUTO_TEST_SUITE(expert_exchanges)
 
@@ -71,6 +74,53 @@ BOOST_AUTO_TEST_CASE(others_are_no_exchange_of_rows) {
   BOOST_TEST(!exchange_of(kDispatch, "CONTEXT_PARALLEL_GROUP").has_value());
   BOOST_TEST(!exchange_of(kDispatch, "undefined", "all_to_allv", "mesh_cp").has_value());
   BOOST_TEST(!exchange_of(kDispatch, "mesh_ep", "allreduce").has_value());
+}
+
+// Gradients of weights may be computed when the rows have gone back. Products of several groups of
+// rows are known by their name there, others are not.
+BOOST_AUTO_TEST_CASE(grouped_products_behind_an_exchange_are_of_its_layer) {
+  std::vector<ImportedTrace> traces;
+  for (int rank = 0; rank < 2; ++rank) {
+    tests::EventText events;
+    int id = 0;
+    const auto launch = [&](double start, double length, const std::string& name,
+                            const std::string& more = "") {
+      ++id;
+      events.call(2 * id, 1, id).kernel(start, length, id, name, 7, more);
+    };
+    const int own = rank == 0 ? 150 : 50;  // of 100 rows each
+    const auto exchange = [&](double start, int sent, int received) {
+      launch(start, 10, "ncclDevKernel_SendRecv(x)",
+             R"(, "Collective name": "all_to_allv", "dtype": "Float", "Group size": 2,
+              "Process Group Name": "5", "Process Group Ranks": "[0, 1]",
+              "Process Group Description": "EXPERT_MODEL_PARALLEL_GROUP", "In msg nelems": )" +
+                 std::to_string(sent) + R"(, "Out msg nelems": )" + std::to_string(received));
+    };
+    launch(100, 10, "grouped_gemm_before");
+    exchange(120, 100, own);
+    launch(130, own, "grouped_gemm_of_rows");
+    exchange(300, own, 100);
+    launch(310, own, "grouped_gemm_of_weights");
+    launch(500, 10, "gemm");
+    events.range(0, 600, "ProfilerStep#1");
+    traces.push_back(events.read(R"(, "distributedInfo": {"world_size": 2, "rank": )" +
+                                 std::to_string(rank) + "}"));
+  }
+  const ImportedSteps steps(traces, match_across_ranks(traces));
+  const std::vector<StepTrace> made = steps.make(0);
+  int num_kernels = 0;
+  for (size_t rank = 0; rank < 2; ++rank) {
+    const int64_t own = rank == 0 ? 150 : 50;
+    for (const TraceRecord& record : made[rank].records) {
+      if (record.kind != RecordKind::kernel) continue;
+      const int64_t start_us = record.start_ns / 1000;
+      const bool is_of_layer = start_us == 130 || start_us == 310;
+      BOOST_TEST(record.flops == (is_of_layer ? own : 0), start_us);
+      BOOST_TEST((record.layer >= 0) == is_of_layer, start_us);
+      ++num_kernels;
+    }
+  }
+  BOOST_TEST(num_kernels == 8);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

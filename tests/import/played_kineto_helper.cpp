@@ -192,7 +192,9 @@ class TorchRecorder {
     } else {
       std::string words = record.name.text();
       std::ranges::replace(words, '.', '_');
-      op.name = name(fmt::format("void {}_kernel<__nv_bfloat16>(Params)", words));
+      // Products of experts are one kernel for all experts of a rank.
+      const char* kind = words.starts_with("expert_fc") ? "grouped_gemm_" : "";
+      op.name = name(fmt::format("void {}{}_kernel<__nv_bfloat16>(Params)", kind, words));
       // Larger work has more blocks.
       const auto blocks = [](int64_t amount, int shift) {
         return 1 + static_cast<uint32_t>(std::min<int64_t>(amount >> shift, 1'000'000));

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/spec/dialects/shell.h"
+#include "engine/spec/dialects/shell_words.h"
 #include "engine/spec/dialects/text_cursor.h"
 #include "engine/spec/dialects/texts.h"
 #include "engine/spec/dialects/values.h"
@@ -17,6 +18,9 @@ namespace moetune::spec::dialects {
 namespace {
 
 using Arguments = std::span<const std::string>;
+
+/// torchtitan's setting that names a file with settings.
+constexpr std::string_view kConfigFile = "job.config_file";
 
 bool is_flag(std::string_view word) {
   return word.size() > 2 && word.starts_with("--") && word[2] != '-';
@@ -76,14 +80,64 @@ size_t first_argument(Arguments words) {
 
 size_t num_known(const ShellCommand& command, Dialect dialect) {
   return static_cast<size_t>(std::ranges::count_if(command.words, [&](const std::string& word) {
-    return is_known(key_in_word(word, dialect), dialect);
+    const std::string key = key_in_word(word, dialect);
+    return is_known(key, dialect) || (dialect == Dialect::torchtitan && key == kConfigFile);
   }));
+}
+
+/// The one that trains: most of its settings are known. Null where there is none.
+const ShellCommand* training_of(const std::vector<ShellCommand>& commands, Dialect dialect) {
+  const ShellCommand* training = nullptr;
+  size_t most = 0;
+  for (const ShellCommand& command : commands) {
+    const size_t known = num_known(command, dialect);
+    const bool prints = command.words.front() == "echo" || command.words.front() == "printf";
+    if (known <= most || prints) continue;
+    most = known;
+    training = &command;
+  }
+  return training;
+}
+
+Ranks ranks_of(const ShellCommand& command, Dialect dialect) {
+  const Arguments words = command.words;
+  Ranks ranks;
+  const auto devices = command.environment.find("NGPU");
+  if (dialect == Dialect::torchtitan && devices != command.environment.end()) {
+    read_option("-n=" + devices->second, nullptr, ranks);
+  }
+  const size_t first = first_argument(words);
+  for (size_t i = 0; i < words.size(); ++i) {
+    // Behind the script only Megatron-Bridge's has such options.
+    if (i >= first && dialect != Dialect::megatron_bridge) break;
+    read_option(words[i], i + 1 < words.size() ? &words[i + 1] : nullptr, ranks);
+  }
+  return ranks;
+}
+
+void read_ranks(const ShellCommand& training, std::string_view text, Reading& in) {
+  const Ranks ranks = ranks_of(training, in.dialect);
+  in.run.world_size = ranks.product();
+  // Ranks of a node alone leave open how many nodes there are.
+  in.has_default_ranks = ranks.nodes == 0 && ranks.all == 0;
+  if (!in.has_default_ranks && text.find('$') != std::string_view::npos) {
+    // "${SLURM_NNODES:-1}" is what it starts where nobody says otherwise.
+    ShellView view{in.options.arguments};
+    view.sets_all = true;
+    const ShellScript script = read_script(text, in.source, view);
+    const ShellCommand* same = training_of(script.commands, in.dialect);
+    const Ranks fixed = same == nullptr ? Ranks{} : ranks_of(*same, in.dialect);
+    in.has_default_ranks = fixed.product() != ranks.product() || fixed.nodes != ranks.nodes;
+  }
+  if (!in.has_default_ranks) in.run.stated_world_size = ranks.product();
 }
 
 /// One flag and the words behind it.
 struct Flag {
   std::string name;
   std::vector<std::string> words;
+
+  bool operator==(const Flag&) const = default;
 };
 
 std::vector<Flag> flags_of(Arguments words, std::vector<std::string>& others) {
@@ -102,15 +156,70 @@ std::vector<Flag> flags_of(Arguments words, std::vector<std::string>& others) {
   return flags;
 }
 
+/// Where a script chooses between branches that only a run can decide on.
+void note_open_branches(const ShellScript& script, const ShellCommand& training,
+                        std::string_view text, Reading& in) {
+  if (script.open.empty()) return;
+  ShellView view{in.options.arguments};
+  view.takes_first = true;
+  const ShellScript other = read_script(text, in.source, view);
+  const ShellCommand* same = training_of(other.commands, in.dialect);
+  if (same == nullptr) return;
+  std::vector<std::string> none;
+  const std::vector<Flag> ours = flags_of(training.words, none);
+  const std::vector<Flag> theirs = flags_of(same->words, none);
+  std::vector<std::string> keys;
+  for (const auto& [flags, others] : {std::pair{&ours, &theirs}, std::pair{&theirs, &ours}}) {
+    for (const Flag& flag : *flags) {
+      const bool is_same = std::ranges::find(*others, flag) != others->end();
+      const bool is_told = std::ranges::find(keys, flag.name) != keys.end();
+      if (!is_same && !is_told && keys.size() < kMostNamed) keys.push_back(flag.name);
+    }
+  }
+  if (keys.empty()) return;
+  const OpenBranch& open = script.open.front();
+  in.note(fmt::format("line {}{}: only a run can tell '{}': {} as in the last branch", open.line,
+                      script.open.size() == 1 ? "" : " and others", shown(open.condition),
+                      text_of_keys(keys)));
+}
+
 std::string quoted(const std::vector<std::string>& words) {
   std::vector<std::string> parts;
   for (const std::string& word : words) parts.push_back(shell_quoted(word));
   return fmt::format("{}", fmt::join(parts, " "));
 }
 
+/// Leaves out variables that nobody sets behind a flag that has all of its values: they stand for
+/// further flags, or for nothing.
+void leave_out_unset(Flag& flag, Reading& in) {
+  const std::string key = key_in_word(flag.name, in.dialect);
+  const Row* row = find_row(key, in.dialect);
+  const bool is_listed = row != nullptr || find_carried(key, in.dialect) != nullptr;
+  const size_t num_values = row != nullptr && kind_of(*row) == Kind::flag ? 0 : 1;
+  std::vector<std::string> kept;
+  for (std::string& word : flag.words) {
+    const bool is_array = word.ends_with("[@]}") || word.ends_with("[*]}");
+    const bool is_further = kept.size() >= num_values && (is_listed || is_array);
+    if (unset_variable_in(word).empty() || !is_further) {
+      kept.push_back(std::move(word));
+      continue;
+    }
+    in.run.is_partial = true;
+    in.note(fmt::format("nothing sets '{}': what it adds is not known", shown(word)));
+  }
+  flag.words = std::move(kept);
+}
+
 void add_flag(Flag flag, Reading& in) {
   Setting setting{.key = std::move(flag.name), .words = std::move(flag.words)};
   setting.value = quoted(setting.words);
+  // Of settings that make no knob the last counts, as for the frameworks' parsers.
+  const Setting* first = in.settings.find(setting.key);
+  if (first != nullptr && first->words != setting.words && !is_known(setting.key, in.dialect)) {
+    in.note(fmt::format("'{}' stands twice, as '{}' and as '{}': the last one counts",
+                        shown(setting.key), shown(first->value), shown(setting.value)));
+    in.settings.remove(setting.key);
+  }
   in.settings.add(std::move(setting), in.problems);
 }
 
@@ -134,7 +243,7 @@ void add_titan_flag(Flag flag, Reading& in) {
     }
   }
   if (flag.words.empty()) flag.words = {"true"};
-  if (key == "job.config_file") {
+  if (key == kConfigFile) {
     const std::string name = flag.words[0].substr(flag.words[0].rfind('/') + 1);
     if (!in.options.files.contains(name)) {
       in.run.is_partial = true;
@@ -220,32 +329,14 @@ void set_environment(Reading& reading, const std::string& name, const std::strin
 }
 
 void read_command(std::string_view text, Reading& in) {
-  const std::vector<ShellCommand> commands = read_shell(text, in.source);
-  const ShellCommand* training = nullptr;
-  size_t most = 0;
-  for (const ShellCommand& command : commands) {
-    const size_t known = num_known(command, in.dialect);
-    if (known <= most) continue;
-    most = known;
-    training = &command;
-  }
+  const ShellScript script = read_script(text, in.source, {in.options.arguments});
+  const ShellCommand* training = training_of(script.commands, in.dialect);
   if (training == nullptr) return;
   const Arguments words = training->words;
   const size_t first = first_argument(words);
-  Ranks ranks;
-  for (const auto& [name, value] : training->environment) {
-    set_environment(in, name, value);
-    const bool is_titan = in.dialect == Dialect::torchtitan && name == "NGPU";
-    if (is_titan) read_option("-n=" + value, nullptr, ranks);
-  }
-  for (size_t i = 0; i < words.size(); ++i) {
-    // Behind the script only Megatron-Bridge's has such options.
-    if (i >= first && in.dialect != Dialect::megatron_bridge) break;
-    read_option(words[i], i + 1 < words.size() ? &words[i + 1] : nullptr, ranks);
-  }
-  in.run.world_size = ranks.product();
-  // Ranks of a node alone leave open how many nodes there are.
-  if (ranks.nodes > 0 || ranks.all > 0) in.run.stated_world_size = ranks.product();
+  for (const auto& [name, value] : training->environment) set_environment(in, name, value);
+  read_ranks(*training, text, in);
+  note_open_branches(script, *training, text, in);
   const Arguments arguments = words.subspan(first);
   if (in.dialect == Dialect::megatron_bridge) {
     add_overrides(arguments, in);
@@ -254,6 +345,7 @@ void read_command(std::string_view text, Reading& in) {
   std::vector<std::string> others;
   if (in.dialect == Dialect::torchtitan) read_named_files(arguments, in);
   for (Flag& flag : flags_of(arguments, others)) {
+    leave_out_unset(flag, in);
     if (in.dialect == Dialect::torchtitan) {
       add_titan_flag(std::move(flag), in);
     } else {

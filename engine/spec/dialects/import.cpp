@@ -61,12 +61,19 @@ void place_ranks(Reading& in) {
   if (!in.problems.empty()) return;
   in.run.is_etp_derived = !in.has_etp && in.dialect != Dialect::torchtitan;
   if (in.run.is_etp_derived) k.etp = k.tp;
-  const int64_t world = in.run.world_size;
   const int64_t replica = k.replica_ranks();
+  const int64_t experts = int64_t{k.etp} * k.ep * k.pp;
   if (replica > kMostRanks) {
     in.problem(fmt::format("{} are more than {} ranks", in.replica_text(), kMostRanks));
     return;
   }
+  const bool is_said = in.options.world_size > 0 || !in.has_default_ranks;
+  if (!is_said && in.run.world_size > 0 && in.run.world_size < std::max(replica, experts)) {
+    in.note(fmt::format("it starts {} ranks where nobody says more, too few for its layout",
+                        in.run.world_size));
+    in.run.world_size = 0;
+  }
+  const int64_t world = in.run.world_size;
   if (world == 0) {
     if (in.dialect != Dialect::torchtitan) {
       in.note("the number of ranks is not said: one replica is taken");
@@ -79,7 +86,6 @@ void place_ranks(Reading& in) {
     return;
   }
   if (in.dialect != Dialect::torchtitan) k.dp = static_cast<int32_t>(world / replica);
-  const int64_t experts = int64_t{k.etp} * k.ep * k.pp;
   if (k.ep > 1 && world % experts != 0) {
     in.problem(fmt::format("{} are {}, which does not divide the {} ranks",
                            in.product_of({"etp", "ep", "pp"}), experts, world));

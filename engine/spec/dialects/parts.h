@@ -70,6 +70,8 @@ struct Reading {
   RunConfig run;
   Problems problems;
   bool has_etp = false;
+  /// The number of ranks is a default, of the script ("${SLURM_NNODES:-1}") or of the launcher.
+  bool has_default_ranks = false;
 
   void note(std::string text);
   /// "SOURCE: text" as a mistake.

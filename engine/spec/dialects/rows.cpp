@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/spec/dialects/parts.h"
+#include "engine/spec/dialects/shell_words.h"
 #include "engine/spec/dialects/text_cursor.h"
 #include "engine/spec/dialects/values.h"
 
@@ -103,6 +104,13 @@ class RowReader {
   }
 
   void fail(std::string_view value, const std::string& expected) {
+    const std::string_view variable = unset_variable_in(value);
+    if (!variable.empty()) {
+      in_.problem(fmt::format("'{}' is '{}', and nothing sets {}{}: put its value there", key_,
+                              shown(value), is_name_start(variable[0]) ? "" : "argument ",
+                              shown(variable)));
+      return;
+    }
     in_.problem(fmt::format("'{}' is '{}', expected {}", key_, shown(value), expected));
   }
 

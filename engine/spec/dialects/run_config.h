@@ -171,6 +171,7 @@ struct ImportOptions {
   bool is_echo = false;
   /// Files that the text names, by their name without the folder: Primus' models and presets.
   std::map<std::string, std::string, std::less<>> files;
+  std::vector<std::string> arguments{};  ///< that a text which is a script is started with
 };
 
 /// Whose words a text has, by its content; none where it looks like none of them.

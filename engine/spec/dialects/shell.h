@@ -1,7 +1,8 @@
-// Shell text as people paste it: scripts with variables and arrays, or one command. Nothing is run:
-// substitutions of commands stay as they are written.
+// Shell text as people paste it: scripts with variables, arrays, tests and loops, or one command.
+// Nothing is run: substitutions of commands stay as they are written.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -15,9 +16,35 @@ struct ShellCommand {
   std::map<std::string, std::string, std::less<>> environment;
 };
 
-/// The commands of a text in their order: separated by lines, ';', '&&', '|'. Redirections and
-/// comments are left out, variables that the text sets are filled in, `bash -c` is looked into.
-/// Throws base::UsageError for quotes that are not closed and for texts that grow without bounds.
+/// How a script is read where it does not say all.
+struct ShellView {
+  std::vector<std::string> arguments{};  ///< of the script
+  /// Variables that it does not set have values that nobody knows, in the place of none.
+  bool sets_all = false;
+  /// Of branches that only a run can choose between the first is taken, in the place of the last.
+  bool takes_first = false;
+};
+
+/// A choice between branches that depends on a file or on what a command prints.
+struct OpenBranch {
+  int64_t line = 0;
+  std::string condition;
+};
+
+struct ShellScript {
+  std::vector<ShellCommand> commands;
+  std::vector<OpenBranch> open;
+};
+
+/// The commands that a script runs, in their order: separated by lines, ';', '&&', '|'.
+/// Redirections and comments are left out, variables that the text sets are filled in, `bash -c`
+/// and texts in "<<" are looked into. Of branches those are read that are taken where no variable
+/// is set from outside; a branch that ends in an error is not. Functions are read where they are
+/// called. Throws base::UsageError for quotes that are not closed and for texts that grow without
+/// bounds.
+ShellScript read_script(std::string_view text, const std::string& source,
+                        const ShellView& view = {});
+/// Its commands alone.
 std::vector<ShellCommand> read_shell(std::string_view text, const std::string& source);
 
 /// A word as a shell reads it back. Only "$NAME" and "${NAME}" are left to the shell: nothing else

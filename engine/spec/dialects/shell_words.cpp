@@ -3,9 +3,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/spec/dialects/node.h"
+#include "engine/spec/dialects/shell_arithmetic.h"
 #include "engine/spec/dialects/values.h"
 
 namespace moetune::spec::dialects {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+
+}  // namespace
 
 std::string joined(const ShellValues& values) {
   std::string text;
@@ -14,7 +23,44 @@ std::string joined(const ShellValues& values) {
 }
 
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_name_part(char c) { return is_name_start(c) || (c >= '0' && c <= '9'); }
+bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
+
+std::string_view unset_variable_in(std::string_view word) {
+  if (!word.starts_with('$')) return {};
+  word.remove_prefix(1);
+  if (word.starts_with('{')) {
+    if (!word.ends_with('}')) return {};
+    word = word.substr(1, word.size() - 2);
+    if (word.ends_with("[@]") || word.ends_with("[*]")) word.remove_suffix(3);
+  }
+  const bool is_name = !word.empty() && std::ranges::all_of(word, is_name_part) &&
+                       (is_name_start(word[0]) || std::ranges::all_of(word, is_digit));
+  return is_name ? word : std::string_view();
+}
+
+bool matches_pattern(std::string_view text, std::string_view pattern) {
+  // Of several stars only the last is tried again, which is enough.
+  size_t star = std::string_view::npos;
+  size_t behind = 0;
+  size_t i = 0;
+  size_t k = 0;
+  while (i < text.size()) {
+    if (k < pattern.size() && pattern[k] == '*') {
+      star = k++;
+      behind = i;
+    } else if (k < pattern.size() && (pattern[k] == '?' || pattern[k] == text[i])) {
+      ++i;
+      ++k;
+    } else if (star != std::string_view::npos) {
+      k = star + 1;
+      i = ++behind;
+    } else {
+      return false;
+    }
+  }
+  while (k < pattern.size() && pattern[k] == '*') ++k;
+  return k == pattern.size();
+}
 
 void ShellWords::spend(const ShellValues& values) {
   for (const std::string& value : values) spend(value.size() + 1);
@@ -25,22 +71,30 @@ void ShellWords::spend(size_t bytes) {
   budget_.bytes -= bytes;
 }
 
+void ShellWords::step(size_t count) {
+  if (count > budget_.steps) in_.fail("it is too long to be read as a script");
+  budget_.steps -= count;
+}
+
+bool ShellWords::is_end(char c) const {
+  return is_blank(c) || (!is_part_ && (c == ';' || c == '&' || c == '|' || c == '<' || c == '>' ||
+                                       c == ')' || c == '('));
+}
+
 ShellValues ShellWords::words() {
   ShellValues done;
   std::string word;
   bool is_word = false;  // also an empty one in quotes
+  has_unset_ = false;
+  has_computed_ = false;
   while (!in_.at_end()) {
     const char c = in_.peek();
-    if (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == ';' || c == '&' || c == '|' ||
-        c == '<' || c == '>' || c == ')' || c == '(') {
-      break;
-    }
+    if (is_end(c)) break;
     if (c == '\'') {
       word += single_quoted();
       is_word = true;
     } else if (c == '"') {
-      double_quoted(word, done);
-      is_word = true;
+      is_word = double_quoted(word, done) || is_word;
     } else if (c == '\\') {
       in_.next();
       if (in_.at_end()) break;
@@ -60,6 +114,32 @@ ShellValues ShellWords::words() {
   return done;
 }
 
+ShellOperand ShellWords::operand() {
+  is_test_ = true;
+  ShellOperand operand{joined(words())};
+  is_test_ = false;
+  operand.is_known = !has_computed_;
+  operand.is_outside = has_unset_ && sets_all_;
+  return operand;
+}
+
+ShellOperand ShellWords::filled(std::string_view text) {
+  if (depth_ == kMaxDepth) in_.fail(fmt::format("nested more than {} deep", kMaxDepth));
+  Cursor inside(text, in_.source());
+  ShellWords part(inside, variables_, budget_, sets_all_, depth_ + 1);
+  part.is_test_ = true;
+  std::string word;
+  ShellValues done;
+  while (!inside.at_end()) part.quoted_part(word, done);
+  done.push_back(std::move(word));
+  spend(done);
+  return {joined(done), !part.has_computed_};
+}
+
+std::vector<std::pair<std::string, std::string>> ShellWords::take_defaults() {
+  return std::exchange(defaults_, {});
+}
+
 std::string ShellWords::single_quoted() {
   const int64_t line = in_.line();
   in_.next();
@@ -73,38 +153,46 @@ std::string ShellWords::single_quoted() {
   return text;
 }
 
-void ShellWords::double_quoted(std::string& word, ShellValues& done) {
+bool ShellWords::double_quoted(std::string& word, ShellValues& done) {
   const int64_t line = in_.line();
   in_.next();
+  bool is_word = in_.peek() == '"';
   while (!in_.take('"')) {
     if (in_.at_end()) in_.fail(line, "a quote (\") is not closed");
-    const char c = in_.peek();
-    if (c == '\\' && std::string_view("\"\\$`\n").find(in_.peek(1)) != std::string::npos) {
+    is_word = quoted_part(word, done) || is_word;
+  }
+  return is_word;
+}
+
+bool ShellWords::quoted_part(std::string& word, ShellValues& done) {
+  const char c = in_.peek();
+  if (c == '\\' && std::string_view("\"\\$`\n").find(in_.peek(1)) != std::string::npos) {
+    in_.next();
+    if (in_.peek() == '\n') {
       in_.next();
-      if (in_.peek() == '\n') {
-        in_.next();
-      } else {
-        word += in_.next();
-      }
-    } else if (c == '$' || c == '`') {
-      const Expansion expansion = expansion_here();
-      if (expansion.is_array) {
-        for (size_t i = 0; i < expansion.values.size(); ++i) {
-          word += expansion.values[i];
-          if (i + 1 < expansion.values.size()) done.push_back(std::exchange(word, ""));
-        }
-      } else {
-        word += joined(expansion.values);
-      }
-      spend(word.size());
     } else {
       word += in_.next();
     }
+  } else if (c == '$' || c == '`') {
+    const Expansion expansion = settled_expansion();
+    if (expansion.is_array && expansion.values.empty()) return false;
+    if (expansion.is_array) {
+      for (size_t i = 0; i < expansion.values.size(); ++i) {
+        word += expansion.values[i];
+        if (i + 1 < expansion.values.size()) done.push_back(std::exchange(word, ""));
+      }
+    } else {
+      word += joined(expansion.values);
+    }
+    spend(word.size());
+  } else {
+    word += in_.next();
   }
+  return true;
 }
 
 void ShellWords::expand(std::string& word, ShellValues& done, bool& is_word) {
-  const Expansion expansion = expansion_here();
+  const Expansion expansion = settled_expansion();
   if (!expansion.is_known) {
     word += joined(expansion.values);
     is_word = true;
@@ -114,14 +202,34 @@ void ShellWords::expand(std::string& word, ShellValues& done, bool& is_word) {
   for (const std::string& value : expansion.values) {
     if (!is_first && is_word) done.push_back(std::exchange(word, ""));
     is_first = false;
+    is_word = is_word || expansion.is_split;  // "" counts, too
     for (const char c : value) {
-      const bool is_blank = c == ' ' || c == '\t' || c == '\n';
-      if (!is_blank) word += c;
-      if (is_blank && is_word) done.push_back(std::exchange(word, ""));
-      is_word = !is_blank;
+      const bool is_between = is_blank(c) && !is_test_ && !expansion.is_split;
+      if (!is_between) word += c;
+      if (is_between && is_word) done.push_back(std::exchange(word, ""));
+      is_word = !is_between;
     }
   }
   spend(word.size());
+}
+
+ShellWords::Expansion ShellWords::settled_expansion() {
+  Expansion expansion = expansion_here();
+  if (is_test_ && expansion.is_unset && !sets_all_) {
+    expansion = {};
+  } else if (is_test_ && expansion.is_known &&
+             joined(expansion.values).find_first_of("$`") != std::string::npos) {
+    // What the variable was set to held others that were not set, or a command.
+    const ShellVariables none;
+    const std::string value = joined(expansion.values);
+    Cursor inside(value, in_.source());
+    const ShellOperand settled = ShellWords(inside, none, budget_, sets_all_).filled(value);
+    expansion = {{settled.text}, false, settled.is_known};
+  }
+  has_unset_ = has_unset_ || expansion.is_unset;
+  has_computed_ = has_computed_ || !(expansion.is_known || expansion.is_unset) ||
+                  (expansion.is_unset && sets_all_);
+  return expansion;
 }
 
 ShellWords::Expansion ShellWords::expansion_here() {
@@ -129,21 +237,39 @@ ShellWords::Expansion ShellWords::expansion_here() {
   const int64_t line = in_.line();
   const char opening = in_.next();
   if (opening == '`') {
-    while (in_.next() != '`') {
+    const size_t inside = in_.at();
+    while (in_.peek() != '`') {
       if (in_.at_end()) in_.fail(line, "a quote (`) is not closed");
+      in_.next();
     }
+    const std::string_view command = in_.from(inside);
+    in_.next();
+    // A comment between the lines of a command.
+    const size_t start = command.find_first_not_of(" \t\n");
+    if (start == std::string_view::npos || command[start] == '#') return {};
   } else if (in_.peek() == '(') {
     skip_parentheses(line);
-    if (const auto product = product_of(in_.from(first))) return {{*product}};
+    const std::string text(in_.from(first));
+    if (text.starts_with("$((") && text.ends_with("))")) {
+      const ShellOperand inside = filled(std::string_view(text).substr(3, text.size() - 5));
+      const auto value = arithmetic_value(inside.text, variables_);
+      if (inside.is_known && value) return {{std::to_string(*value)}};
+    }
+    return {{text}, false, false};
   } else if (in_.peek() == '{') {
-    return braces(first, line);
+    in_.next();
+    const std::string text = to_brace(line);
+    in_.take('}');
+    return parameter(text, std::string(in_.from(first)));
   } else if (is_name_start(in_.peek())) {
     const size_t start = in_.at();
     while (is_name_part(in_.peek())) in_.next();
-    const auto at = variables_.find(in_.from(start));
-    if (at != variables_.end()) return {at->second};
+    return parameter(in_.from(start), std::string(in_.from(first)));
   } else if (!in_.at_end() && !in_.at_line_end() && in_.peek() != ' ' && in_.peek() != '"') {
-    in_.next();  // $1, $@
+    const std::string name(1, in_.next());  // $1, $@
+    if (is_digit(name[0]) || name == "@" || name == "*" || name == "#") {
+      return parameter(name, std::string(in_.from(first)));
+    }
   }
   return {{std::string(in_.from(first))}, false, false};
 }
@@ -155,27 +281,6 @@ void ShellWords::skip_parentheses(int64_t line) {
     const char c = in_.next();
     open += c == '(' ? 1 : (c == ')' ? -1 : 0);
   } while (open > 0);
-}
-
-std::optional<std::string> ShellWords::product_of(std::string_view text) const {
-  if (!text.starts_with("$((") || !text.ends_with("))")) return std::nullopt;
-  text = text.substr(3, text.size() - 5);
-  int64_t product = 1;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('*'), text.size());
-    std::string factor;
-    for (const char c : text.substr(0, end)) {
-      if (c != ' ' && c != '$' && c != '{' && c != '}') factor += c;
-    }
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (const auto at = variables_.find(factor); at != variables_.end()) {
-      factor = joined(at->second);
-    }
-    const auto value = parse_integer(factor);
-    if (!value || *value < 0 || *value > 1'000'000 || product > 1'000'000) return std::nullopt;
-    product *= *value;
-  }
-  return std::to_string(product);
 }
 
 std::string ShellWords::to_brace(int64_t line) {
@@ -190,28 +295,172 @@ std::string ShellWords::to_brace(int64_t line) {
   }
 }
 
-ShellWords::Expansion ShellWords::braces(size_t first, int64_t line) {
-  in_.next();
-  const size_t start = in_.at();
-  while (is_name_part(in_.peek())) in_.next();
-  const std::string name(in_.from(start));
-  const bool is_array = in_.starts_with("[@]") || in_.starts_with("[*]");
-  if (is_array) {
-    for (int i = 0; i < 3; ++i) in_.next();
-  }
-  in_.take(':');
-  const bool has_otherwise = in_.peek() == '-' || in_.peek() == '=';
-  if (has_otherwise) in_.next();
-  std::string otherwise = to_brace(line);
-  in_.take('}');
+const ShellValues* ShellWords::find(std::string_view name) const {
   const auto at = variables_.find(name);
-  const bool is_set = at != variables_.end() && !(has_otherwise && joined(at->second).empty());
-  if (is_set) return {at->second, is_array};
-  if (has_otherwise && otherwise.find('$') == std::string::npos) {
-    std::erase_if(otherwise, [](char c) { return c == '"' || c == '\''; });
-    return {{otherwise}};
+  return at == variables_.end() ? nullptr : &at->second;
+}
+
+ShellWords::Expansion ShellWords::parameter(std::string_view text, const std::string& raw) {
+  static const ShellValues kNone;
+  const auto read_name = [&] {
+    size_t end = 0;
+    if (text.starts_with('@') || text.starts_with('*') || text.starts_with('#')) {
+      end = 1;
+    } else {
+      while (end < text.size() && is_name_part(text[end])) ++end;
+    }
+    const std::string name(text.substr(0, end));
+    text.remove_prefix(end);
+    return name;
+  };
+  const bool is_count = text.size() > 1 && text[0] == '#';
+  if (is_count) text.remove_prefix(1);
+  std::string name = read_name();
+  if (name.empty()) return {{raw}, false, false};
+  const ShellValues* arguments = find("@");
+  const ShellValues* values = find(name);
+  ShellValues part;
+  bool is_array = false;
+  if (name == "#") return {{std::to_string(arguments == nullptr ? 0 : arguments->size())}};
+  if (name == "@" || name == "*") {
+    is_array = true;
+    values = arguments == nullptr ? &kNone : arguments;
+  } else if (is_digit(name[0])) {
+    const auto which = parse_integer(name);
+    values = nullptr;
+    if (which && arguments != nullptr && *which > 0 &&
+        *which <= static_cast<int64_t>(arguments->size())) {
+      part = {(*arguments)[static_cast<size_t>(*which - 1)]};
+      values = &part;
+    }
+  } else if (text.starts_with('[')) {
+    const size_t close = text.find(']');
+    if (close == std::string_view::npos) return {{raw}, false, false};
+    const std::string index(text.substr(1, close - 1));
+    text.remove_prefix(close + 1);
+    is_array = index == "@" || index == "*";
+    if (!is_array && values != nullptr) {
+      const ShellOperand which = filled(index);
+      auto found = which.is_known ? at_index(*values, which.text) : std::nullopt;
+      if (!found) return {{raw}, false, false};
+      part = std::move(*found);
+      values = &part;
+    }
   }
-  return {{std::string(in_.from(first))}, false, false};
+  if (is_count) {
+    if (values == nullptr) return {{raw}, false, false, true};
+    return {{std::to_string(is_array ? values->size() : joined(*values).size())}};
+  }
+  if (auto found = otherwise(name, values, is_array, text, raw)) return std::move(*found);
+  if (values == nullptr) return {{raw}, false, false, true};
+  if (text.empty()) return {*values, is_array};
+  if (text[0] == ':' && is_array) {
+    // "${@:2}": arguments count from 1, elements from 0.
+    const auto from = arithmetic_value(text.substr(1), variables_);
+    if (!from || *from < 0) return {{raw}, false, false};
+    const auto skipped = std::min<int64_t>(name == "@" || name == "*" ? *from - 1 : *from,
+                                           static_cast<int64_t>(values->size()));
+    return {{values->begin() + std::max<int64_t>(skipped, 0), values->end()}, true};
+  }
+  ShellValues cuts;
+  for (const std::string& value : is_array ? *values : ShellValues{joined(*values)}) {
+    auto rest = cut(value, text);
+    if (!rest) return {{raw}, false, false};
+    cuts.push_back(std::move(*rest));
+  }
+  return {cuts, is_array};
+}
+
+std::optional<ShellWords::Expansion> ShellWords::otherwise(const std::string& name,
+                                                           const ShellValues* values, bool is_array,
+                                                           std::string_view rest,
+                                                           const std::string& raw) {
+  const bool counts_empty = rest.starts_with(':');
+  const std::string_view operation = rest.substr(counts_empty ? 1 : 0);
+  if (operation.empty() || std::string_view("-=+?").find(operation[0]) == std::string_view::npos) {
+    return std::nullopt;
+  }
+  const std::string value = values == nullptr ? "" : joined(*values);
+  // A variable that was set to another that is not set is not set either.
+  const bool is_set =
+      values != nullptr && unset_variable_in(value).empty() && !(counts_empty && value.empty());
+  const std::string_view text = operation.substr(1);
+  if (operation[0] == '+') return is_set || sets_all_ ? expanded(text) : Expansion{};
+  if (is_set) return Expansion{*values, is_array};
+  if (operation[0] == '?' || sets_all_) return Expansion{{raw}, false, false, true};
+  Expansion found = expanded(text);
+  if (operation[0] == '=' && found.is_known && is_name_start(name[0])) {
+    defaults_.emplace_back(name, joined(found.values));
+  }
+  return found;
+}
+
+std::optional<ShellValues> ShellWords::at_index(const ShellValues& values,
+                                                const std::string& index) {
+  const std::string key = "[" + index + "]=";
+  for (const std::string& value : values) {
+    if (value.starts_with(key)) return ShellValues{value.substr(key.size())};
+  }
+  const auto place = parse_integer(index);
+  if (!place || *place < 0) return std::nullopt;
+  if (*place >= static_cast<int64_t>(values.size())) return ShellValues{};
+  return ShellValues{values[static_cast<size_t>(*place)]};
+}
+
+std::optional<std::string> ShellWords::cut(const std::string& value, std::string_view operation) {
+  if (operation == "^^" || operation == ",,") {
+    std::string changed = value;
+    for (char& c : changed) {
+      const bool is_letter = operation == "^^" ? c >= 'a' && c <= 'z' : c >= 'A' && c <= 'Z';
+      if (is_letter) c = static_cast<char>(c ^ 0x20);
+    }
+    return changed;
+  }
+  const char side = operation[0];
+  if (side != '%' && side != '#') return std::nullopt;
+  const bool is_longest = operation.size() > 1 && operation[1] == side;
+  const std::string_view pattern = operation.substr(is_longest ? 2 : 1);
+  constexpr size_t kLongest = 256;  // each place is tried
+  constexpr size_t kLongestPattern = 64;
+  if (value.size() > kLongest || pattern.size() > kLongestPattern ||
+      pattern.find_first_of("$`\"'\\[") != std::string_view::npos) {
+    return std::nullopt;
+  }
+  step(value.size() * value.size() / kBytesPerStep);
+  for (size_t i = 0; i <= value.size(); ++i) {
+    const size_t size = is_longest ? value.size() - i : i;
+    const std::string_view all = value;
+    const bool is_end = side == '%';
+    const std::string_view part = is_end ? all.substr(all.size() - size) : all.substr(0, size);
+    if (!matches_pattern(part, pattern)) continue;
+    return std::string(is_end ? all.substr(0, all.size() - size) : all.substr(size));
+  }
+  return value;
+}
+
+ShellWords::Expansion ShellWords::expanded(std::string_view text) {
+  if (depth_ == kMaxDepth) in_.fail(fmt::format("nested more than {} deep", kMaxDepth));
+  Cursor inside(text, in_.source());
+  ShellWords part(inside, variables_, budget_, sets_all_, depth_ + 1);
+  part.is_part_ = true;
+  part.is_test_ = is_test_;
+  Expansion found;
+  bool has_unset = false;
+  bool has_computed = false;
+  while (!inside.at_end()) {
+    if (is_blank(inside.peek())) {
+      inside.next();
+      continue;
+    }
+    for (std::string& word : part.words()) found.values.push_back(std::move(word));
+    has_unset = has_unset || part.has_unset_;
+    has_computed = has_computed || part.has_computed_;
+  }
+  for (auto& assigned : part.defaults_) defaults_.push_back(std::move(assigned));
+  found.is_split = true;
+  found.is_known = !has_unset && !has_computed;
+  found.is_unset = has_unset && !has_computed;
+  return found;
 }
 
 }  // namespace moetune::spec::dialects

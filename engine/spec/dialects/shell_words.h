@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "engine/spec/dialects/text_cursor.h"
@@ -13,54 +14,107 @@
 namespace moetune::spec::dialects {
 
 using ShellValues = std::vector<std::string>;
+/// By name; "@" are the arguments of the script or of the function that runs.
 using ShellVariables = std::map<std::string, ShellValues, std::less<>>;
 
-/// Bounds what a text makes, which variables in variables could let grow.
+/// Bounds what a text makes, which variables in variables and loops could let grow.
 struct ShellBudget {
   size_t bytes = kMaxTextBytes;
   size_t words = 100'000;
+  size_t steps = 2'000'000;  ///< of copying and of reading again
 };
+
+/// Bytes that are copied or read again as fast as anything else is done.
+inline constexpr size_t kBytesPerStep = 16;
 
 /// With a blank between.
 std::string joined(const ShellValues& values);
 bool is_name_start(char c);
 bool is_name_part(char c);
+/// The variable that a word is and nothing else, as it is kept where the text does not set it:
+/// "NAME" of "$NAME", "${NAME}" and "${NAME[@]}". Empty for all others.
+std::string_view unset_variable_in(std::string_view word);
+/// Whether a text matches a pattern with '*' and '?'.
+bool matches_pattern(std::string_view text, std::string_view pattern);
+
+/// A word of a test.
+struct ShellOperand {
+  std::string text;
+  bool is_known = true;     ///< otherwise a command would have to be run to know it
+  bool is_outside = false;  ///< it is not known, but what sets a variable outside is not empty
+};
 
 class ShellWords {
  public:
-  ShellWords(Cursor& in, const ShellVariables& variables, ShellBudget& budget)
-      : in_(in), variables_(variables), budget_(budget) {}
+  /// `sets_all`: variables that the text does not set have values that nobody knows, in the place
+  /// of none.
+  ShellWords(Cursor& in, const ShellVariables& variables, ShellBudget& budget, bool sets_all,
+             int depth = 0)
+      : in_(in), variables_(variables), budget_(budget), sets_all_(sets_all), depth_(depth) {}
 
-  /// One word as it is written, which variables can make none or several of.
+  /// One word as it is written, which variables can make none or several of. What is not known
+  /// stays as it is written.
   ShellValues words();
+  /// The same as a test takes it: one text, and variables that are not set are empty.
+  ShellOperand operand();
+  /// A text as it is within double quotes.
+  ShellOperand filled(std::string_view text);
+  /// What "${NAME:=VALUE}" has set since the last call.
+  std::vector<std::pair<std::string, std::string>> take_defaults();
   /// Throws when all is used up.
   void spend(size_t bytes);
   void spend(const ShellValues& values);
+  /// The same of what takes time.
+  void step(size_t count = 1);
 
  private:
   struct Expansion {
     ShellValues values;
     bool is_array = false;
     bool is_known = true;  ///< otherwise the value is what was written
+    bool is_unset = false;
+    bool is_split = false;  ///< blanks in the values are no more of them
   };
 
+  [[nodiscard]] bool is_end(char c) const;
   std::string single_quoted();
-  void double_quoted(std::string& word, ShellValues& done);
+  /// False for quotes around an empty array, which are no word.
+  bool double_quoted(std::string& word, ShellValues& done);
+  /// A character within double quotes, or what is put in its place; false for an empty array.
+  bool quoted_part(std::string& word, ShellValues& done);
   /// Outside of quotes, where blanks in a value make words of it.
   void expand(std::string& word, ShellValues& done, bool& is_word);
   /// A '$' or '`' and what belongs to it.
   Expansion expansion_here();
+  /// The same, as a test takes it where one is read.
+  Expansion settled_expansion();
   void skip_parentheses(int64_t line);
-  /// Of "$(($A*8))", as scripts compute the number of ranks.
-  [[nodiscard]] std::optional<std::string> product_of(std::string_view text) const;
-  /// ${NAME}, ${NAME[@]}, ${NAME:-default}.
-  Expansion braces(size_t first, int64_t line);
+  /// What stands within "${" and "}"; `raw` is all of it.
+  Expansion parameter(std::string_view text, const std::string& raw);
+  /// "${NAME:-VALUE}" and its kin. None where `rest` is no such operation.
+  std::optional<Expansion> otherwise(const std::string& name, const ShellValues* values,
+                                     bool is_array, std::string_view rest, const std::string& raw);
+  /// The values that an index asks for; none: it is not known which.
+  static std::optional<ShellValues> at_index(const ShellValues& values, const std::string& index);
+  /// Parts of a value, as "${NAME%.*}" has them; none for operations that are not read.
+  std::optional<std::string> cut(const std::string& value, std::string_view operation);
+  /// The words that a part of a word stands for.
+  Expansion expanded(std::string_view text);
   /// Up to the brace that closes.
   std::string to_brace(int64_t line);
+  /// Null where the text does not set it.
+  [[nodiscard]] const ShellValues* find(std::string_view name) const;
 
   Cursor& in_;
   const ShellVariables& variables_;
   ShellBudget& budget_;
+  bool sets_all_;
+  int depth_;
+  bool is_part_ = false;  ///< of a word: only blanks end words
+  bool is_test_ = false;
+  bool has_unset_ = false;     ///< of the word that is read
+  bool has_computed_ = false;  ///< the same of what only a command could tell
+  std::vector<std::pair<std::string, std::string>> defaults_;
 };
 
 }  // namespace moetune::spec::dialects

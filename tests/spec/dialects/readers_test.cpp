@@ -107,6 +107,49 @@ const std::vector<Text> kShell = {
     {"run $(a", "a parenthesis is not closed"},
     {"A=(a b", "a parenthesis is not closed"},
     {"A=(a;b)", "';' in an array"},
+    // Parameters.
+    {"X=3; run ${Y:-${Z:-$X}} ${Y:-\"a b\"} ${X:+-x $X} ${Y:+no} end", "run|3|a b|-x|3|end"},
+    {"A=(a \"b c\"); B=(\"${A[@]}\" d); run \"${B[@]}\" ${#B[@]} ${B[1]} \"${B[@]:2}\"",
+     "run|a|b c|d|3|b|c|d"},
+    {"declare -A M=([\"8b\"]=1 [\"70b\"]=8); S=70b; run ${M[$S]} ${M[none]}", "run|8|${M[none]}"},
+    {"P=dir/model.sh; run ${P##*/} ${P%.sh} ${P^^}", "run|model.sh|dir/model|DIR/MODEL.SH"},
+    {"X=$A; run ${X:-1} ${X} $((${N:-2} * 8 + 1)) $((X * 2))", "run|1|$A|17|$((X * 2))"},
+    {": ${W:=5}; run $W; C=3 run $C; run ${C:-none}", "run|5 / run|3 / run|none"},
+    {"S=a; S+=b; A=(); run $S \"${A[@]}\" \"\" ${EXTRA[@]}", "run|ab||${EXTRA[@]}"},
+    {"run $@ \"$@\" ${@:1} \"${@}\" $* $# $1 `# told` end", "run|0|$1|end"},
+    {"export E=1 F='x y'; unset E; run ${E:-gone} $F", "run|gone|x|y"},
+    // Tests and choices.
+    {"T=mock\nif [[ \"$T\" == mock ]] || [ -z \"$D\" ]; then\n run a\nelse\n run b\nfi; run c",
+     "run|a / run|c"},
+    {"N=2; if [ $N -gt 4 ]; then A=1; elif (( N * 2 == 4 )); then A=2; else A=3; fi; run $A",
+     "run|2"},
+    {"if [ -z \"${TP}\" ]; then TP=4; fi; [[ -n $PP ]] || PP=2; run $TP $PP", "run|4|2"},
+    {"if [[ $M == *Hybrid* && ! ( -n $M ) ]]; then run a; else run b; fi", "run|b"},
+    {"case $S in 8B|7B) A=1;; *) A=2;; esac; S=8B; case \"$S\" in\n 8B|7B) B=1;; *) B=2;; esac\n"
+     "run $A $B",
+     "run|2|1"},
+    // What ends in an error is not what is run, and what was told before counts.
+    {"A=1; if [ -z \"$1\" ]; then A=2; echo usage; exit 1; fi; run $A", "run|1"},
+    {"[ -z \"$1\" ] && { echo usage; exit 1; }; run a", "run|a"},
+    {"case $1 in a) A=1;; b) A=2;; *) exit 1;; esac; run $A", "run|2"},
+    {"if [ a = a ]; then run --x 1; exit; fi; run --x 2", "run|--x|1"},
+    // What nobody can tell: the last branch, and the commands of all where that has none.
+    {"if nvidia-smi; then A=1; else A=2; fi; run $A", "nvidia-smi / run|2"},
+    {"N=$(nproc); if [ $N -gt 4 ]; then A=1; else A=2; fi; run $A", "run|2"},
+    {"A=1; if [ -f x ]; then A=2; fi; run $A", "run|2"},
+    {"if [ -f x ]; then run --a; else run --b; fi", "run|--b"},
+    {"if [ -f x ]; then run --a; else echo no; fi", "run|--a / echo|no"},
+    // Loops, functions, shells in shells.
+    {"for i in 1 2; do run $i; done; for a in \"$@\"; do run no; done", "run|1 / run|2"},
+    {"while [[ $# -gt 0 ]]; do run no; shift; done; until false; do run once; done", "run|once"},
+    {"f() { local K=$1; shift; run $K \"$@\"; }\nf 8 a \"b c\"", "run|8|a|b c"},
+    {"set -- a b; while [ $# -gt 0 ]; do run $1; shift; done", "run|a / run|b"},
+    {"function train {\n run --x\n}\necho a", "echo|a / run|--x"},
+    {"f() { f; }; f; (A=1; run $A); run ${A:-2}", "run|1 / run|2"},
+    {"X=1; sbatch <<E\nit's\nE\nsbatch <<E\nrun $X\nE\nrun b", "sbatch / sbatch / run|1 / run|b"},
+    {"C=\"cd x; run a\"; srun bash -x -c \"$C\" >&2 &> log",
+     "cd|x / run|a / srun|bash|-x|-c|cd x; run a"},
+    {"eval \"run $X\" a", "run|$X|a"},
 };
 BOOST_DATA_TEST_CASE(shell, boost::unit_test::data::make(kShell), row) {
   const std::string result = result_of([&] {
@@ -121,6 +164,62 @@ BOOST_DATA_TEST_CASE(shell, boost::unit_test::data::make(kShell), row) {
   BOOST_TEST_CONTEXT(result) {
     BOOST_TEST(
         (result == row.result || (result.starts_with("file: ") && contains(result, row.result))));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(what_only_a_run_can_tell) {
+  const std::string text =
+      "if [ -f x ]; then A=1; else A=2; fi\nN=${NODES:-1}\n[ -z \"$TP\" ] && TP=4\nrun $A $N $TP "
+      "$1";
+  const ShellScript script = read_script(text, "file", {.arguments = {"last"}});
+  BOOST_REQUIRE(script.open.size() == 1U);
+  BOOST_TEST(script.open[0].line == 1);
+  BOOST_TEST(script.open[0].condition == "[ -f x ]");
+  const auto words_of = [&](const ShellView& view) {
+    return read_script(text, "file", view).commands.at(0).words;
+  };
+  using Words = std::vector<std::string>;
+  BOOST_TEST(script.commands.at(0).words == (Words{"run", "2", "1", "4", "last"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(words_of({.takes_first = true}) == (Words{"run", "1", "1", "4", "$1"}),
+             boost::test_tools::per_element());
+  BOOST_TEST(words_of({.sets_all = true}) == (Words{"run", "2", "${NODES:-1}", "$TP", "$1"}),
+             boost::test_tools::per_element());
+  // Where it is told what is run, nothing is open.
+  BOOST_TEST(read_script("if [ -f x ]; then exit 1; fi; A=1", "file").open.empty());
+}
+
+/// Scripts that would read themselves again and again end soon.
+BOOST_AUTO_TEST_CASE(scripts_without_an_end) {
+  using std::string;
+  const auto many = [](const string& part, size_t times) {
+    string text;
+    for (size_t i = 0; i < times; ++i) text += part;
+    return text;
+  };
+  const string long_x = "X=" + string(30'000, 'a') + "\nY=\"*" + string(15'000, 'a') + "b\"\n";
+  for (const string& text : std::vector<string>{
+           many("for a in 1 2 3 4 5 6 7 8 9; do ", 20) + ":" + many("; done", 20),
+           many("for a in 1 2 3 4 5 6 7 8 9; do\n", 3) +
+               many("#" + string(60'000, 'x') + "\n", 50) + many("done\n", 3),
+           "f() { f a; f b; f c; f d; f e; f g; f h; }\nf\n", many("! ", 100), many("( ", 100),
+           many("if a; then ", 100), "run " + many("${A:-", 100) + many("}", 100),
+           long_x + many("[[ $X == $Y ]]\n", 100), many("cat <<NONE\n", 100'000),
+           "A=()\n" + many("A+=(--x)\n", 5'000), many("V=$V$V$V${V}x\n", 40),
+           "X=" + string(250, 'a') + "\n" +
+               many("run ${X%%*" + string(50, 'a') + "b}\n", 50'000)}) {
+    BOOST_TEST_CONTEXT(text.substr(0, 40)) {
+      BOOST_CHECK_THROW(read_shell(text, "file"), base::UsageError);
+    }
+  }
+  // What is nested as people nest, or runs for ever, is read once.
+  for (const string& text :
+       {many("if [ -z \"$1\" ]; then ", 50) + "exit 1" + many("; fi", 50) + "\nrun --x",
+        many("if [ -n \"$1\" ]; then :; else ", 50) + "exit 1" + many("; fi", 50) + "\nrun --x",
+        string("while true; do while true; do run --x; done; done")}) {
+    const auto commands = read_shell(text, "file");
+    BOOST_REQUIRE(commands.size() == 1U);
+    BOOST_TEST(commands[0].words.back() == "--x");
   }
 }
 

@@ -1,0 +1,131 @@
+#include "engine/spec/dialects/shell_arithmetic.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "engine/spec/dialects/values.h"
+
+namespace moetune::spec::dialects {
+namespace {
+
+constexpr int kDeepestSum = 32;
+
+struct Operator {
+  std::string_view text;
+  int level;  ///< those of a higher one bind tighter
+};
+/// Longer ones first.
+constexpr std::array kOperators = {
+    Operator{"||", 0}, Operator{"&&", 1}, Operator{"==", 2}, Operator{"!=", 2}, Operator{"<=", 3},
+    Operator{">=", 3}, Operator{"<", 3},  Operator{">", 3},  Operator{"+", 4},  Operator{"-", 4},
+    Operator{"*", 5},  Operator{"/", 5},  Operator{"%", 5},
+};
+constexpr int kTightest = 5;
+
+class Expression {
+ public:
+  Expression(std::string_view text, const ShellVariables& variables)
+      : text_(text), variables_(variables) {}
+
+  std::optional<int64_t> all() {
+    const auto value = level(0, 0);
+    skip_blanks();
+    return at_ == text_.size() ? value : std::nullopt;
+  }
+
+ private:
+  void skip_blanks() {
+    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t' || text_[at_] == '\n')) {
+      ++at_;
+    }
+  }
+
+  [[nodiscard]] const Operator* operator_at(int level) const {
+    const std::string_view rest = text_.substr(at_);
+    const auto found = std::ranges::find_if(
+        kOperators, [&](const Operator& row) { return rest.starts_with(row.text); });
+    if (found == kOperators.end() || found->level != level) return nullptr;
+    // "x = 1", "x <<= 1": what changes variables is not read.
+    return rest.size() > found->text.size() && rest[found->text.size()] == '=' ? nullptr : &*found;
+  }
+
+  std::optional<int64_t> level(int which, int depth) {
+    if (which > kTightest) return atom(depth);
+    auto left = level(which + 1, depth);
+    while (true) {
+      skip_blanks();
+      const Operator* found = operator_at(which);
+      if (found == nullptr) return left;
+      at_ += found->text.size();
+      const auto right = level(which + 1, depth);
+      left = left && right ? applied(found->text, *left, *right) : std::nullopt;
+    }
+  }
+
+  static std::optional<int64_t> applied(std::string_view what, int64_t left, int64_t right) {
+    int64_t value = 0;
+    if (what == "+") return __builtin_add_overflow(left, right, &value) ? none() : value;
+    if (what == "-") return __builtin_sub_overflow(left, right, &value) ? none() : value;
+    if (what == "*") return __builtin_mul_overflow(left, right, &value) ? none() : value;
+    if (what == "/" || what == "%") {
+      if (right <= 0) return std::nullopt;  // nothing that a script counts is divided by less
+      return what == "/" ? left / right : left % right;
+    }
+    if (what == "==") return left == right;
+    if (what == "!=") return left != right;
+    if (what == "<=") return left <= right;
+    if (what == ">=") return left >= right;
+    if (what == "<") return left < right;
+    if (what == ">") return left > right;
+    return what == "&&" ? left != 0 && right != 0 : left != 0 || right != 0;
+  }
+  static std::optional<int64_t> none() { return std::nullopt; }
+
+  std::optional<int64_t> atom(int depth) {
+    skip_blanks();
+    if (at_ == text_.size() || depth == kDeepestSum) return std::nullopt;
+    const char c = text_[at_];
+    if (c == '(') {
+      ++at_;
+      const auto value = level(0, depth + 1);
+      skip_blanks();
+      if (at_ == text_.size() || text_[at_] != ')') return std::nullopt;
+      ++at_;
+      return value;
+    }
+    if (c == '-' || c == '!') {
+      ++at_;
+      const auto value = atom(depth + 1);
+      if (!value) return value;
+      return c == '-' ? applied("-", 0, *value) : std::optional<int64_t>(*value == 0);
+    }
+    const size_t first = at_;
+    while (at_ < text_.size() && is_name_part(text_[at_])) ++at_;
+    const std::string_view word = text_.substr(first, at_ - first);
+    if (word.empty()) return std::nullopt;
+    if (!is_name_start(word[0])) return number(word);
+    const auto found = variables_.find(word);
+    return found == variables_.end() ? std::nullopt : number(joined(found->second));
+  }
+
+  /// The shell takes a zero in front for octal digits, and others do not write one.
+  static std::optional<int64_t> number(std::string_view text) {
+    const bool is_plain =
+        !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+    if (!is_plain || (text.size() > 1 && text[0] == '0')) return std::nullopt;
+    return parse_integer(text);
+  }
+
+  std::string_view text_;
+  const ShellVariables& variables_;
+  size_t at_ = 0;
+};
+
+}  // namespace
+
+std::optional<int64_t> arithmetic_value(std::string_view text, const ShellVariables& variables) {
+  return Expression(text, variables).all();
+}
+
+}  // namespace moetune::spec::dialects

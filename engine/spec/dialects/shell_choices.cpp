@@ -1,0 +1,358 @@
+// What scripts make of commands: groups, tests, choices, loops, functions.
+#include <algorithm>
+#include <utility>
+
+#include "engine/spec/dialects/shell_arithmetic.h"
+#include "engine/spec/dialects/shell_script.h"
+
+namespace moetune::spec::dialects {
+namespace {
+
+constexpr int kDeepestCall = 8;
+constexpr size_t kMostRounds = 64;
+
+/// A command that says flags, and does more than print them.
+bool is_launch(const ShellCommand& command) {
+  const std::string& first = command.words.front();
+  if (first == "echo" || first == "printf") return false;
+  return std::ranges::any_of(command.words, [](std::string_view word) {
+    return word.size() > 2 && word.starts_with("--");
+  });
+}
+/// Of what stands between "if" and behind "then".
+std::string condition_in(std::string_view text) {
+  text.remove_suffix(std::string_view("then").size());
+  constexpr std::string_view kAround = " \t\r\n;";
+  const size_t first = std::min(text.find_first_not_of(kAround), text.size());
+  text.remove_prefix(first);
+  return std::string(text.substr(0, text.find_last_not_of(kAround) + 1));
+}
+
+}  // namespace
+
+bool has_launch(const std::vector<ShellCommand>& commands) {
+  return std::ranges::any_of(commands, is_launch);
+}
+
+bool ScriptReader::Part::is_viable() const { return !has_ended || has_launch(commands); }
+
+Truth ScriptReader::group(char closer) {
+  const size_t mark = journal_.size();
+  Truth truth = Truth::unknown;
+  if (closer == '}') {
+    list({"}"}, truth);
+    return truth;
+  }
+  list({")"}, truth);
+  undo(mark);  // a shell of its own
+  return truth;
+}
+
+Truth ScriptReader::test(std::string_view closer) {
+  const bool is_double = closer == "]]";
+  std::vector<TestWord> words;
+  while (true) {
+    skip_blanks();
+    if (is_double && in_.peek() == '\n') newline();
+    if (in_.at_end()) break;
+    if (!closer.empty() && take_word(closer)) break;
+    const char c = in_.peek();
+    const bool is_long = in_.starts_with("&&") || in_.starts_with("||");
+    const bool is_short = std::string_view("()<>").find(c) != std::string::npos;
+    if (is_double && (is_long || is_short)) {
+      std::string text(1, in_.next());
+      if (is_long) text += in_.next();
+      words.push_back({{std::move(text)}, true});
+      continue;
+    }
+    if (is_short || std::string_view("\n;&|").find(c) != std::string::npos) break;
+    words.push_back({words_here_.operand()});
+    step();
+  }
+  return truth_of_test(words, variables_);
+}
+
+/// "((" and what belongs to it.
+Truth ScriptReader::arithmetic() {
+  const int64_t line = in_.line();
+  const size_t first = in_.at();
+  int open = 0;
+  do {
+    if (in_.at_end()) in_.fail(line, "a parenthesis is not closed");
+    const char c = in_.next();
+    open += c == '(' ? 1 : (c == ')' ? -1 : 0);
+  } while (open > 0);
+  std::string_view text = in_.from(first);
+  if (!text.ends_with("))")) return Truth::unknown;
+  const ShellOperand inside = words_here_.filled(text.substr(2, text.size() - 4));
+  const auto value = arithmetic_value(inside.text, variables_);
+  return value && inside.is_known ? truth_of(*value != 0) : Truth::unknown;
+}
+
+Truth ScriptReader::choose(const std::function<void(Choice&, bool is_forced)>& read) {
+  const Cursor start = in_;
+  Choice choice;
+  read(choice, false);
+  const bool fails = choice.is_decided && std::ranges::none_of(choice.parts, &Part::is_viable);
+  if (fails && runs()) {
+    step((in_.at() - start.at()) / kBytesPerStep);
+    in_ = start;
+    choice = {};
+    read(choice, true);
+  }
+  return settle(choice);
+}
+
+Truth ScriptReader::if_clause() {
+  return choose([&](Choice& choice, bool is_forced) { if_parts(choice, is_forced); });
+}
+
+void ScriptReader::if_parts(Choice& choice, bool is_forced) {
+  choice.about.line = in_.line();
+  while (true) {
+    Truth condition = Truth::unknown;
+    const size_t first = in_.at();
+    {
+      const Pause pause(*this, choice.is_decided);
+      if (list({"then", "fi"}, condition) != "then") return;
+    }
+    if (choice.about.condition.empty()) choice.about.condition = condition_in(in_.from(first));
+    if (is_forced) condition = Truth::unknown;
+    std::string_view end;
+    read_part(choice, condition, [&] {
+      Truth truth = Truth::unknown;
+      end = list({"elif", "else", "fi"}, truth);
+      return truth;
+    });
+    if (end == "else") {
+      read_part(choice, Truth::yes, [&] {
+        Truth truth = Truth::unknown;
+        list({"fi"}, truth);
+        return truth;
+      });
+    }
+    if (end != "elif") return;
+  }
+}
+
+Truth ScriptReader::case_clause() {
+  const int64_t line = in_.line();
+  skip_blanks();
+  const size_t first = in_.at();
+  const ShellOperand subject = words_here_.operand();
+  const std::string condition(in_.from(first));
+  skip_lines();
+  if (!take_word("in")) return Truth::unknown;
+  return choose([&](Choice& choice, bool is_forced) {
+    choice.about = {line, condition};
+    case_parts(choice, is_forced, subject);
+  });
+}
+
+void ScriptReader::case_parts(Choice& choice, bool is_forced, const ShellOperand& subject) {
+  while (true) {
+    skip_lines();
+    if (in_.at_end() || take_word("esac")) return;
+    in_.take('(');
+    Truth condition = matching_case(subject);
+    if (is_forced) condition = Truth::unknown;
+    std::string_view end;
+    read_part(choice, condition, [&] {
+      Truth truth = Truth::unknown;
+      end = list({";;", "esac"}, truth);
+      return truth;
+    });
+    if (end != ";;") return;
+  }
+}
+
+/// Reads the patterns in front of a part.
+Truth ScriptReader::matching_case(const ShellOperand& subject) {
+  Truth found = Truth::no;
+  while (true) {
+    skip_lines();
+    if (in_.at_end() || in_.take(')')) return found;
+    const size_t before = in_.at();
+    const ShellOperand pattern = words_here_.operand();
+    if (in_.at() == before) {
+      in_.next();  // '|'
+      continue;
+    }
+    const Truth truth = truth_of_match(subject, pattern);
+    if (truth == Truth::yes || found == Truth::no) found = truth;
+  }
+}
+
+Truth ScriptReader::while_clause(bool is_until) {
+  const Cursor start = in_;
+  for (size_t round = 0;; ++round) {
+    Truth condition = Truth::unknown;
+    if (list({"do"}, condition).empty()) return Truth::unknown;
+    if (is_until) condition = contrary_of(condition);
+    const size_t before = variables_["@"].size();
+    Choice choice;
+    read_part(choice, condition, [&] {
+      Truth truth = Truth::unknown;
+      list({"done"}, truth);
+      return truth;
+    });
+    settle(choice);
+    // Only loops over arguments are known to end.
+    const bool goes_on = runs() && condition == Truth::yes && variables_["@"].size() < before;
+    if (!goes_on || round == kMostRounds) return Truth::unknown;
+    step((in_.at() - start.at()) / kBytesPerStep + 1);
+    in_ = start;
+  }
+}
+
+Truth ScriptReader::for_clause() {
+  skip_blanks();
+  ShellValues items = {""};
+  std::string name;
+  if (in_.starts_with("((")) {
+    arithmetic();
+  } else {
+    const size_t first = in_.at();
+    while (is_name_part(in_.peek())) in_.next();
+    name = in_.from(first);
+    items = variables_["@"];
+    skip_lines();
+    if (take_word("in")) {
+      items.clear();
+      while (true) {
+        skip_blanks();
+        const size_t before = in_.at();
+        for (std::string& word : words_here_.words()) items.push_back(std::move(word));
+        if (in_.at() == before) break;
+      }
+    }
+  }
+  in_.skip_blanks();
+  in_.take(';');
+  skip_lines();
+  if (!take_word("do")) return Truth::unknown;
+  const Cursor start = in_;
+  for (size_t i = 0; i < std::max<size_t>(items.size(), 1) && i < kMostRounds; ++i) {
+    if (i > 0) {
+      if (!runs()) break;
+      step((in_.at() - start.at()) / kBytesPerStep + 1);
+      in_ = start;
+    }
+    if (runs() && !items.empty() && !name.empty()) set(name, ShellValues{items[i]});
+    Choice choice;
+    read_part(choice, truth_of(!items.empty()), [&] {
+      Truth truth = Truth::unknown;
+      list({"done"}, truth);
+      return truth;
+    });
+    settle(choice);
+  }
+  return Truth::unknown;
+}
+
+/// "NAME() {", "function NAME {". False where none is defined here.
+bool ScriptReader::take_function() {
+  const bool has_word = bare_word() == "function";
+  Cursor ahead = in_;
+  if (has_word) {
+    for (size_t i = 0; i < 8; ++i) ahead.next();
+    ahead.skip_blanks();
+  }
+  const size_t first = ahead.at();
+  while (is_name_part(ahead.peek()) || ahead.peek() == '-' || ahead.peek() == '.') ahead.next();
+  const std::string name(ahead.from(first));
+  ahead.skip_blanks();
+  const bool has_parentheses = ahead.peek() == '(' && ahead.peek(1) == ')';
+  if (name.empty() || !(has_word || has_parentheses)) return false;
+  in_ = ahead;
+  if (has_parentheses) {
+    in_.next();
+    in_.next();
+  }
+  skip_lines();
+  const char opening = in_.peek();
+  if (opening != '{' && opening != '(') return true;
+  in_.next();
+  const Cursor body = in_;
+  const char closer = opening == '{' ? '}' : ')';
+  {
+    const Pause pause(*this, true);
+    group(closer);
+  }
+  if (runs()) functions_.insert_or_assign(name, Function{body, in_.at() - body.at(), closer});
+  return true;
+}
+
+Truth ScriptReader::call(const Function& function, ShellValues arguments) {
+  if (calls_ == kDeepestCall) return Truth::unknown;
+  ++calls_;
+  step(function.size / kBytesPerStep + 1);
+  const Cursor back = in_;
+  const std::vector<HereText> here_texts = std::exchange(here_texts_, {});
+  ShellValues outer = variables_["@"];
+  set("@", std::move(arguments));
+  in_ = function.body;
+  const Truth truth = group(function.closer);
+  in_ = back;
+  here_texts_ = here_texts;
+  set("@", std::move(outer));
+  --calls_;
+  return truth;
+}
+
+/// Where a script only defines what trains, it is called by others.
+void ScriptReader::read_uncalled() {
+  if (has_launch(commands_)) return;
+  has_ended_ = false;
+  const std::map<std::string, Function, std::less<>> functions = functions_;
+  for (const auto& row : functions) {
+    if (row.second.is_called) continue;
+    Choice choice;
+    read_part(choice, Truth::unknown, [&] { return call(row.second, {}); });
+    settle(choice);
+  }
+}
+
+void ScriptReader::read_part(Choice& choice, Truth condition, const std::function<Truth()>& read) {
+  const Pause pause(*this, condition == Truth::no || choice.is_decided);
+  if (!runs()) {
+    read();
+    return;
+  }
+  const size_t mark = journal_.size();
+  std::vector<ShellCommand> outer = std::exchange(commands_, {});
+  Part part;
+  part.truth = read();
+  part.has_ended = std::exchange(has_ended_, false);
+  part.commands = std::exchange(commands_, std::move(outer));
+  part.changes = undo(mark);
+  choice.parts.push_back(std::move(part));
+  choice.is_decided = condition == Truth::yes;
+}
+
+/// What a choice leaves behind: variables of one part; the commands of that, and of all where that
+/// starts nothing.
+Truth ScriptReader::settle(Choice& choice) {
+  if (!runs()) return Truth::unknown;
+  std::vector<Part*> viable;
+  for (Part& part : choice.parts) {
+    if (part.is_viable()) viable.push_back(&part);
+  }
+  const bool has_none = !choice.is_decided;  // nothing at all may be taken
+  if (viable.empty()) return Truth::unknown;
+  const bool is_open = viable.size() + (has_none ? 1 : 0) > 1;
+  if (is_open && !choice.about.condition.empty()) open_.push_back(choice.about);
+  Part* taken = viable.back();
+  if (view_.takes_first) taken = has_none ? nullptr : viable.front();
+  if (taken != nullptr) redo(std::move(taken->changes));
+  const bool takes_one = taken != nullptr && has_launch(taken->commands);
+  for (Part* part : viable) {
+    if (takes_one && part != taken) continue;
+    std::ranges::move(part->commands, std::back_inserter(commands_));
+  }
+  if (is_open || taken == nullptr) return Truth::unknown;
+  has_ended_ = taken->has_ended;
+  return taken->truth;
+}
+
+}  // namespace moetune::spec::dialects

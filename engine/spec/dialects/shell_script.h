@@ -1,0 +1,152 @@
+// The commands of a script, as they would run.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "engine/spec/dialects/shell.h"
+#include "engine/spec/dialects/shell_tests.h"
+#include "engine/spec/dialects/shell_words.h"
+
+namespace moetune::spec::dialects {
+
+/// Whether one of them says flags, and does more than print them.
+bool has_launch(const std::vector<ShellCommand>& commands);
+
+/// Reads a text once, from its begin to its end; bodies of loops and functions several times.
+class ScriptReader {
+ public:
+  ScriptReader(std::string_view text, std::string source, const ShellView& view,
+               ShellBudget& budget, int depth);
+
+  /// With variables that are set already.
+  ShellScript read(ShellVariables variables);
+
+ private:
+  /// Values of variables as they were before they were changed; none: not set.
+  using Journal = std::vector<std::pair<std::string, std::optional<ShellValues>>>;
+  struct Function {
+    Cursor body;
+    size_t size = 0;
+    char closer = '}';
+    bool is_called = false;
+  };
+  /// One of the parts of which a condition chooses.
+  struct Part {
+    Journal changes;
+    std::vector<ShellCommand> commands;
+    bool has_ended = false;
+    Truth truth = Truth::unknown;
+
+    /// Whether it can be what a user runs: it goes on, or ends behind what it has started.
+    [[nodiscard]] bool is_viable() const;
+  };
+  /// What is read of a choice: the parts that may be taken.
+  struct Choice {
+    std::vector<Part> parts;
+    bool is_decided = false;  ///< the last of them is taken where no other is
+    OpenBranch about;         ///< without a condition: it need not be told
+  };
+  /// Nothing is done while one lives.
+  class Pause {
+   public:
+    Pause(ScriptReader& reader, bool is_paused) : reader_(reader), old_(reader.is_paused_) {
+      reader.is_paused_ = old_ || is_paused;
+    }
+    ~Pause() { reader_.is_paused_ = old_; }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    ScriptReader& reader_;
+    bool old_;
+  };
+
+  [[nodiscard]] bool runs() const { return !is_paused_ && !has_ended_; }
+  void step(size_t count = 1) { words_here_.step(count); }
+
+  // The text between commands.
+  void skip_blanks();
+  void skip_lines();
+  void newline();
+  void skip_redirection();
+  void read_here_texts();
+  /// What stands here up to a blank or a separator, as far as reserved words are long.
+  [[nodiscard]] std::string bare_word() const;
+  bool take_word(std::string_view word);
+
+  // Commands.
+  std::string_view list(std::initializer_list<std::string_view> closers, Truth& truth);
+  Truth and_or();
+  Truth pipeline();
+  Truth command();
+  Truth simple_command();
+  void read_word();
+  void add(std::string word);
+  Truth end_command();
+  /// None for words that are no command of the shell itself.
+  std::optional<Truth> built_in(const ShellValues& words);
+  void look_inside(const ShellValues& words);
+  void read_inside(std::string_view text, ShellValues arguments);
+
+  // What is made of commands.
+  Truth group(char closer);
+  Truth test(std::string_view closer);
+  Truth arithmetic();
+  Truth if_clause();
+  void if_parts(Choice& choice, bool is_forced);
+  Truth case_clause();
+  void case_parts(Choice& choice, bool is_forced, const ShellOperand& subject);
+  Truth matching_case(const ShellOperand& subject);
+  /// Reads the parts of a choice, once more with conditions that nobody knows where what is taken
+  /// ends in an error: then it is on its users to set something.
+  Truth choose(const std::function<void(Choice&, bool is_forced)>& read);
+  Truth while_clause(bool is_until);
+  Truth for_clause();
+  bool take_function();
+  Truth call(const Function& function, ShellValues arguments);
+  void read_uncalled();
+  void read_part(Choice& choice, Truth condition, const std::function<Truth()>& read);
+  Truth settle(Choice& choice);
+
+  // Variables.
+  [[nodiscard]] bool is_assignment() const;
+  void assign();
+  ShellValues array();
+  void set(const std::string& name, std::optional<ShellValues> values);
+  Journal undo(size_t mark);
+  void redo(Journal changes);
+  [[nodiscard]] std::map<std::string, std::string, std::less<>> environment();
+
+  Cursor in_;
+  std::string source_;
+  const ShellView& view_;
+  ShellBudget& budget_;
+  int depth_;
+  int nested_ = 0;  ///< commands in commands
+  ShellVariables variables_;
+  ShellWords words_here_;
+  Journal journal_;
+  size_t first_assigned_ = 0;  ///< in the journal, before the command that is read
+  ShellValues words_;
+  std::map<std::string, Function, std::less<>> functions_;
+  int calls_ = 0;  ///< functions that run
+  struct HereText {
+    std::string end;
+    bool skips_tabs = false;
+  };
+  std::vector<HereText> here_texts_;
+  bool is_paused_ = false;
+  bool has_ended_ = false;  ///< by 'exit'
+  std::vector<ShellCommand> commands_;
+  std::vector<OpenBranch> open_;
+};
+
+}  // namespace moetune::spec::dialects

@@ -1,0 +1,268 @@
+// Job scripts as people have them: what they start where nobody tells them more.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/test/data/monomorphic.hpp>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+
+#include "tests/spec/dialects/dialect_samples.h"
+
+namespace moetune::spec::dialects {
+BOOST_AUTO_TEST_SUITE(scripts_of_dialects)
+
+namespace {
+
+using samples::contains;
+using samples::refusal;
+
+constexpr Dialect kLm = Dialect::megatron_lm;
+
+bool has_note(const RunConfig& run, std::string_view part) {
+  return std::ranges::any_of(run.notes, [&](const auto& note) { return contains(note, part); });
+}
+
+/// As it is written; "missing" where the run does not state it.
+std::string stated(const RunConfig& run, std::string_view key) {
+  const auto found = std::ranges::find(run.stated, key, &StatedSetting::key);
+  return found == run.stated.end() ? "missing" : found->value;
+}
+
+struct Behind {
+  const char* text;  ///< behind a switch
+  const char* note;  ///< empty: nothing is left open
+};
+std::ostream& operator<<(std::ostream& out, const Behind& row) { return out << row.text; }
+
+}  // namespace
+
+const std::vector<Behind> kBehind = {
+    {"\"$@\"", ""},
+    {"$@", ""},
+    {"\"${@}\"", ""},
+    {"${@:1}", ""},
+    {"$*", ""},
+    {"${EXTRA:-}", ""},
+    {"${FP8:+--fp8-format hybrid}", ""},
+    {"`# a comment` --use-distributed-optimizer", ""},
+    {"$EXTRA", "nothing sets '$EXTRA'"},
+    {"${EXTRA_ARGS[@]}", "nothing sets '${EXTRA_ARGS[@]}'"},
+    {"\"${EXTRA_ARGS[@]}\" --lr 1e-4 $MORE", "nothing sets '${EXTRA_ARGS[@]}'"},
+};
+/// {flags} of a sweep gets to the command by such words only.
+BOOST_DATA_TEST_CASE(what_others_may_add, boost::unit_test::data::make(kBehind), row) {
+  const std::string text = fmt::format(
+      "#!/bin/bash\n#SBATCH -N 1\ntorchrun --nproc_per_node=8 pretrain_gpt.py "
+      "--tensor-model-parallel-size 2 --train-iters 100 --bf16 {}\n",
+      row.text);
+  const RunConfig run = import_run(text, kLm);
+  BOOST_TEST(run.knobs.tp == 2);
+  BOOST_TEST(run.world_size == 8);
+  BOOST_TEST(stated(run, "--bf16").empty());
+  const std::string note = row.note;
+  BOOST_TEST(has_note(run, "nothing sets") == !note.empty());
+  BOOST_TEST((note.empty() || has_note(run, note)));
+  BOOST_TEST(run.is_partial == !note.empty());
+}
+
+BOOST_AUTO_TEST_CASE(a_flag_keeps_its_value) {
+  const RunConfig run = import_run(
+      "pretrain_gpt.py --tensor-model-parallel-size 2 $MORE --data-path $A $B --load $CKPT", kLm);
+  BOOST_TEST(run.knobs.tp == 2);
+  BOOST_TEST(stated(run, "--data-path") == "\"$A\" \"$B\"");
+  BOOST_TEST(stated(run, "--load") == "\"$CKPT\"");
+}
+
+BOOST_AUTO_TEST_CASE(a_value_that_nobody_sets_is_named) {
+  BOOST_TEST(contains(refusal("pretrain_gpt.py --tensor-model-parallel-size ${TP}", kLm),
+                      "'--tensor-model-parallel-size' is '${TP}', and nothing sets TP"));
+  BOOST_TEST(contains(refusal("B=$4; pretrain_gpt.py --global-batch-size $B", kLm),
+                      "'--global-batch-size' is '$4', and nothing sets argument 4"));
+  const RunConfig run =
+      import_run("B=$2; pretrain_gpt.py --global-batch-size $B", kLm, {.arguments = {"no", "64"}});
+  BOOST_TEST(run.global_batch_size == 64);
+}
+
+/// As Megatron-LM's examples are made.
+BOOST_AUTO_TEST_CASE(branches_of_a_script) {
+  const std::string text = R"(#!/bin/bash
+TOKENIZER=${1:-"MOCK"}  # or a path
+DTYPE="fp8"
+PROFILE=${PROFILE:-0}
+TRAINING=(--micro-batch-size 1 --global-batch-size ${GBS:-128} --bf16)
+PRECISION=()
+if [[ "$DTYPE" == "fp8" ]]; then
+    PRECISION+=(
+        "--fp8-format hybrid"  # one word of two
+        "--fp8-param-gather"
+    )
+fi
+TRAINING=("${TRAINING[@]}" --manual-gc)
+if [[ "$TOKENIZER" == "MOCK" ]] || [[ -z "$TOKENIZER" ]]; then
+    DATA=("--tokenizer-type NullTokenizer" "--vocab-size 128256")
+else
+    DATA=("--tokenizer-type HuggingFaceTokenizer" "--vocab-size 1")
+fi
+if [ "${PROFILE}" = 1 ]; then
+    NSYS=(nsys profile -o out)
+    TRAINING+=(--profile)
+else
+    NSYS=()
+fi
+if [ ! -f pretrain_gpt.py ]; then
+    echo "Error: pretrain_gpt.py is not there"
+    exit 1
+fi
+"${NSYS[@]}" torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py ${TRAINING[@]} \
+    ${PRECISION[@]} ${DATA[@]} --tensor-model-parallel-size 2
+)";
+  const RunConfig run = import_run(text, kLm);
+  BOOST_TEST(run.stated_world_size == 16);
+  BOOST_TEST(run.global_batch_size == 128);
+  BOOST_TEST(stated(run, "--tokenizer-type") == "NullTokenizer");
+  BOOST_TEST(stated(run, "--vocab-size") == "128256");
+  BOOST_TEST(stated(run, "--fp8-format") == "hybrid");
+  BOOST_TEST(stated(run, "--fp8-param-gather").empty());
+  BOOST_TEST(stated(run, "--manual-gc").empty());
+  BOOST_TEST(stated(run, "--profile") == "missing");
+  BOOST_TEST(!has_note(run, "only a run can tell"));
+  const RunConfig real = import_run(text, kLm, {.arguments = {"path"}});
+  BOOST_TEST(stated(real, "--tokenizer-type") == "HuggingFaceTokenizer");
+}
+
+BOOST_AUTO_TEST_CASE(branches_that_only_a_run_can_take) {
+  const std::string text =
+      "if nvidia-smi | grep -q H100; then\n  TP=2; TOKENIZER=a\nelse\n  TP=4; TOKENIZER=b\nfi\n"
+      "if [ -d cache ]; then echo cached; fi\n"
+      "pretrain_gpt.py --tensor-model-parallel-size $TP --bf16 --tokenizer-type $TOKENIZER\n";
+  const RunConfig run = import_run(text, kLm);
+  BOOST_TEST(run.knobs.tp == 4);
+  BOOST_TEST(has_note(run, "only a run can tell 'nvidia-smi | grep -q H100'"));
+  BOOST_TEST(has_note(run, "--tensor-model-parallel-size, --tokenizer-type as in the last branch"));
+  // What does not change a setting is not told.
+  const RunConfig same = import_run(
+      "if [ -d cache ]; then P=python3; fi\n$P pretrain_gpt.py --tensor-model-parallel-size 2",
+      kLm);
+  BOOST_TEST(!has_note(same, "only a run can tell"));
+}
+
+/// A job that a script writes: an array in a text in a shell in a job.
+BOOST_AUTO_TEST_CASE(a_script_that_submits_another) {
+  const std::string text = R"(
+TP=${TP:-2}
+ARGS=(
+    --tensor-model-parallel-size ${TP}
+    --moe-layer-freq [0]*3+[1]*58
+    --bf16
+)
+if [ "${USE_FSDP:-1}" = 1 ]; then
+    ARGS=(
+        "${ARGS[@]}"
+        --use-megatron-fsdp
+        --data-parallel-sharding-strategy ${STRATEGY:-"optim_grads_params"}
+    )
+fi
+COMMAND="
+cd ${MEGATRON_PATH};
+export PYTHONPATH=${MEGATRON_PATH}:${PYTHONPATH};
+python ${MEGATRON_PATH}/pretrain_gpt.py ${ARGS[@]}"
+sbatch <<EOF
+#!/bin/bash
+#SBATCH --nodes=your_own_num_nodes
+srun --mpi=pmix -l --container-image=${IMAGE} bash -x -c "${COMMAND}" 2>&1 | tee \${SLURM_JOB_ID}.log
+EOF
+)";
+  const RunConfig run = import_run(text, kLm);
+  BOOST_TEST(run.knobs.tp == 2);
+  BOOST_TEST(stated(run, "--use-megatron-fsdp").empty());
+  BOOST_TEST(stated(run, "--data-parallel-sharding-strategy") == "optim_grads_params");
+  BOOST_TEST(run.world_size == 0);
+}
+
+namespace {
+
+struct RankCase {
+  const char* text;
+  int64_t world_size;  ///< where nobody says otherwise
+  int64_t stated;      ///< what no one may say otherwise
+};
+std::ostream& operator<<(std::ostream& out, const RankCase& row) { return out << row.text; }
+
+}  // namespace
+
+const std::vector<RankCase> kRanks = {
+    {"N=4; torchrun --nproc_per_node 8 --nnodes $N", 32, 32},
+    {"N=${SLURM_NNODES:-\"4\"}; torchrun --nproc_per_node 8 --nnodes $N", 32, 0},
+    {"[ -z \"$N\" ] && N=4; torchrun --nproc_per_node 8 --nnodes $N", 32, 0},
+    {"if [ -z ${N} ]; then N=4; fi; torchrun --nproc_per_node 8 --nnodes $N", 32, 0},
+    {"G=${G:-8}; torchrun --nproc_per_node $G --nnodes 4", 32, 0},
+    {": ${N:=4}; torchrun --nproc_per_node 8 --nnodes $N", 32, 0},
+    {"P=${PORT:-29500}; torchrun --master_port $P --nproc_per_node 8 --nnodes 4", 32, 32},
+    {"torchrun --nproc_per_node 8", 8, 0},
+    {"srun -n 32", 32, 32},
+};
+BOOST_DATA_TEST_CASE(ranks_by_default, boost::unit_test::data::make(kRanks), row) {
+  const std::string text = row.text + std::string(" pretrain_gpt.py ") +
+                           "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 2";
+  const RunConfig run = import_run(text, kLm);
+  BOOST_TEST(run.world_size == row.world_size);
+  BOOST_TEST(run.stated_world_size == row.stated);
+  const RunConfig told = import_run(text, kLm, {.world_size = 64});
+  BOOST_TEST(told.world_size == 64);
+  BOOST_TEST(told.knobs.dp == 8);
+}
+
+BOOST_AUTO_TEST_CASE(too_few_ranks_by_default) {
+  const std::string args =
+      " pretrain_gpt.py --tensor-model-parallel-size 4 --pipeline-model-parallel-size 4";
+  const RunConfig run = import_run("torchrun --nproc_per_node 8 --nnodes ${NNODES:-1}" + args, kLm);
+  BOOST_TEST(run.world_size == 0);
+  BOOST_TEST(has_note(run, "it starts 8 ranks where nobody says more, too few for its layout"));
+  // Who fixes a number gets it.
+  BOOST_TEST(contains(refusal("torchrun --nproc_per_node 8 --nnodes 1" + args, kLm),
+                      "does not divide the 8 ranks"));
+  // More nodes would not help.
+  BOOST_TEST(contains(refusal("torchrun --nproc_per_node 8 --nnodes ${N:-1} pretrain_gpt.py "
+                              "--tensor-model-parallel-size 3",
+                              kLm),
+                      "does not divide the 8 ranks"));
+}
+
+BOOST_AUTO_TEST_CASE(settings_that_stand_twice) {
+  const RunConfig run = import_run(
+      "pretrain_gpt.py --tensor-model-parallel-size 2 --save a --bf16 --save b --bf16", kLm);
+  BOOST_TEST(stated(run, "--save") == "b");
+  BOOST_TEST(has_note(run, "'--save' stands twice, as 'a' and as 'b': the last one counts"));
+  BOOST_TEST(contains(refusal("pretrain_gpt.py --tensor-model-parallel-size 2 "
+                              "--tensor-model-parallel-size 4",
+                              kLm),
+                      "'--tensor-model-parallel-size' stands twice, as '2' and as '4'"));
+}
+
+/// torchtitan's own launcher, and a command that names only a file.
+BOOST_AUTO_TEST_CASE(a_launcher_of_torchtitan) {
+  const std::string text = R"(#!/usr/bin/bash
+set -ex
+NGPU=${NGPU:-"8"}
+CONFIG_FILE=${CONFIG_FILE:-"./train_configs/x.toml"}
+if [ -n "$COMM_MODE" ]; then
+    NGPU="${NGPU}" python3 -m torchtitan.train --job.config_file ${CONFIG_FILE} "$@" --training.steps=1
+else
+    torchrun --nproc_per_node=${NGPU} -m torchtitan.train --job.config_file ${CONFIG_FILE} "$@"
+fi
+)";
+  ImportOptions how;
+  how.files["x.toml"] = "[parallelism]\ntensor_parallel_degree = 2\n[training]\nsteps = 100\n";
+  const RunConfig run = import_run(text, Dialect::torchtitan, how);
+  BOOST_TEST(run.knobs.tp == 2);
+  BOOST_TEST(run.world_size == 8);
+  BOOST_TEST(run.stated_world_size == 0);
+  BOOST_TEST(!run.is_partial);
+  BOOST_TEST(stated(run, "training.steps") == "100");
+  how.arguments = {"--training.steps", "20"};
+  const RunConfig shorter = import_run(text, Dialect::torchtitan, how);
+  BOOST_TEST(stated(shorter, "training.steps") == "20");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::spec::dialects

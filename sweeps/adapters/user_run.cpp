@@ -5,7 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
 #include <utility>
+#include <vector>
 
 #include "engine/spec/dialects/node.h"
 #include "engine/spec/dialects/shell.h"
@@ -38,6 +42,133 @@ void read_named(const std::string& text, const std::string& folder, dialects::Im
   }
 }
 
+/// A script that the user's command starts.
+struct JobScript {
+  std::string word;  ///< as the command names it
+  std::string path;
+  std::string text;
+  std::vector<std::string> arguments;
+};
+
+bool is_script(const fs::path& path) {
+  constexpr std::array<std::string_view, 5> kExtensions = {".sh", ".bash", ".slurm", ".sbatch",
+                                                           ".job"};
+  const std::string extension = path.extension();
+  if (std::ranges::find(kExtensions, extension) != kExtensions.end()) return true;
+  std::string first;
+  std::getline(std::ifstream(path), first);
+  if (!first.starts_with("#!")) return false;
+  constexpr std::array<std::string_view, 4> kShells = {"sh", "bash", "dash", "zsh"};
+  std::ranges::replace(first, '/', ' ');
+  std::istringstream words(first.substr(2));
+  return std::any_of(std::istream_iterator<std::string>(words), {}, [&](const std::string& word) {
+    return std::ranges::find(kShells, word) != kShells.end();
+  });
+}
+
+/// Where a command's word is found: beside the sweep file, where it runs, else in the working
+/// folder.
+std::string path_of_word(const std::string& word, const std::string& folder) {
+  constexpr size_t kLongest = 4096;
+  if (word.empty() || word.size() > kLongest) return {};
+  std::error_code error;
+  for (const fs::path& path : {fs::path(folder) / word, fs::path(word)}) {
+    if (fs::is_regular_file(path, error)) return path;
+  }
+  return {};
+}
+
+/// The first one that has settings. `missing` gets the names of those that are not there.
+std::optional<JobScript> job_script(const UserRun& run, std::vector<std::string>& missing) {
+  const spec::EngineSpec& engine = run.engine();
+  const std::string text = without_placeholders(engine.run);
+  for (const dialects::ShellCommand& command : dialects::read_shell(text, "engine.run")) {
+    for (auto word = command.words.begin(); word != command.words.end(); ++word) {
+      const std::string path = path_of_word(*word, engine.folder);
+      const bool is_name = word->find_first_of(" \t\n") == std::string::npos;
+      if (path.empty() && is_name && word->ends_with(".sh")) missing.push_back(*word);
+      if (path.empty() || !is_script(path)) continue;
+      JobScript script{*word, path, read_spec_file(path), {word + 1, command.words.end()}};
+      // One that only hands its arguments on says nothing of its own.
+      try {
+        if (dialects::has_settings(script.text, *run.dialect, {.source = path})) return script;
+      } catch (const base::UsageError&) {
+        if (!dialects::has_settings(text, *run.dialect, {.source = "engine.run"})) throw;
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+/// Flags that a script does not hand on would change nothing.
+void check_takes_arguments(const spec::EngineSpec& engine, const JobScript& script) {
+  const size_t place = std::min(engine.run.find(script.word), engine.run.size());
+  const std::string behind = engine.run.substr(place);
+  const bool gets_flags = has_placeholder(behind, "flags") || has_placeholder(behind, "all_flags");
+  const bool takes_any = std::ranges::any_of(
+      std::array{"$@", "$*", "${@", "${*", "$1", "${1", "$#"},
+      [&](const char* part) { return script.text.find(part) != std::string::npos; });
+  if (!gets_flags || takes_any) return;
+  throw base::UsageError(
+      fmt::format("key 'engine.run': {} takes no arguments, so {{flags}} would be lost: put \"$@\" "
+                  "behind the flags in it",
+                  script.word.substr(0, 200)));
+}
+
+/// The settings of the user's run as a text, and how it is read.
+struct RunText {
+  std::string text;
+  dialects::ImportOptions how;
+  bool is_shell = true;
+  std::vector<std::string> missing;  ///< scripts that the command names
+};
+
+/// What the key 'config' names, else a script that the command starts, else the command.
+RunText run_text_of(const UserRun& run) {
+  const spec::EngineSpec& engine = run.engine();
+  RunText found;
+  found.how.world_size = engine.gpus;
+  found.how.source = "engine.run";
+  found.text = without_placeholders(engine.run);
+  if (!engine.config.empty()) {
+    found.how.source = "engine.config";
+    found.text = engine.config;
+    const fs::path path = fs::path(engine.folder) / engine.config;
+    std::error_code error;
+    if (engine.config.size() < 4096 && fs::is_regular_file(path, error)) {
+      found.how.source = path;
+      found.text = read_spec_file(path);
+      found.is_shell = is_script(path);
+    }
+  } else if (run.dialect != dialects::Dialect::primus) {
+    if (auto script = job_script(run, found.missing)) {
+      check_takes_arguments(engine, *script);
+      found.how.source = script->path;
+      found.how.arguments = std::move(script->arguments);
+      found.text = std::move(script->text);
+    }
+  }
+  return found;
+}
+
+/// Settings that stand nowhere can be named.
+dialects::RunConfig config_of(const UserRun& run, const RunText& found) {
+  try {
+    return dialects::import_run(found.text, *run.dialect, found.how);
+  } catch (const base::UsageError& error) {
+    const bool may_be_elsewhere =
+        run.engine().config.empty() && !dialects::has_settings(found.text, *run.dialect, found.how);
+    if (!may_be_elsewhere) throw;
+    const std::string missing =
+        found.missing.empty()
+            ? ""
+            : fmt::format("; {} is neither beside the sweep file nor in the working folder",
+                          found.missing.front().substr(0, 200));
+    throw base::UsageError(fmt::format("{}{}; the key 'engine.config' names the file that has them",
+                                       error.what(), missing));
+  }
+}
+
 int64_t world_of(const UserRun& run) {
   if (run.engine().gpus > 0) return run.engine().gpus;
   if (run.config.world_size > 0) return run.config.world_size;
@@ -66,24 +197,10 @@ UserRun user_run_of(const spec::SweepSpec& sweep) {
     run.hardware = std::make_shared<const spec::HardwareSpec>(sweep.base.hardware);
   }
   if (run.dialect) {
-    dialects::ImportOptions how;
-    how.world_size = engine.gpus;
-    how.source = "engine.run";
-    run.config_text = without_placeholders(engine.run);
-    if (!engine.config.empty()) {
-      how.source = "engine.config";
-      run.config_text = engine.config;
-      const fs::path path = fs::path(engine.folder) / engine.config;
-      std::error_code error;
-      if (engine.config.size() < 4096 && fs::is_regular_file(path, error)) {
-        how.source = path;
-        run.config_text = read_spec_file(path);
-      }
-    }
-    std::string all = run.config_text;
-    const auto is_command = how.source.starts_with("engine.");
-    if (is_command) read_named(run.config_text, engine.folder, how, all);
-    run.config = dialects::import_run(run.config_text, *run.dialect, how);
+    RunText found = run_text_of(run);
+    std::string all = found.text;
+    if (found.is_shell) read_named(found.text, run.engine().folder, found.how, all);
+    run.config = config_of(run, found);
     run.config_text = std::move(all);
     run.config.dialect = *run.dialect;
   }

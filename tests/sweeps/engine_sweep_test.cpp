@@ -619,6 +619,32 @@ BOOST_AUTO_TEST_CASE(placeholders_in_shell_text) {
   }
 }
 
+/// The settings of a run stand in the script that starts it.
+BOOST_AUTO_TEST_CASE(a_job_script_is_swept) {
+  const std::string script = "#!/bin/bash\n#SBATCH -N 1\nMBS=${MBS:-1}\nARGS=(" + kBase +
+                             " --micro-batch-size $MBS)\n" + kFake + " \"${ARGS[@]}\" ";
+  tests::write_text(folder.file("job.sh"), script + "\"$@\"\n");
+  for (const std::string run : {"bash job.sh {flags}", "x=1 bash ./job.sh --lr 1e-4 {flags}"}) {
+    write_engine_sweep(*this, {{"micro_batch_size", {1, 2}}},
+                       [&](json& document) { document["engine"]["run"] = run; });
+    const json result = swept(*this);
+    BOOST_TEST(result["status"] == "done");
+    BOOST_TEST(has_text(result["engine_settings"], "--micro-batch-size 2"));
+    std::filesystem::remove(db);
+  }
+  const auto refused = [&](const std::string& run, const std::vector<std::string>& parts) {
+    write_engine_sweep(*this, {{"micro_batch_size", {2}}},
+                       [&](json& document) { document["engine"]["run"] = run; });
+    check_refused({"sweep", folder.file("sweep.json"), "--db", db, "--dry-run"}, 2, parts);
+  };
+  refused("sbatch -W absent.sh {flags}",
+          {"has no setting that megatron-lm takes", "absent.sh is neither beside the sweep file",
+           "'engine.config' names the file"});
+  refused("python pretrain_gpt.py {flags}", {"'engine.config' names the file"});
+  tests::write_text(folder.file("deaf.sh"), script + "\n");
+  refused("bash deaf.sh {flags}", {"deaf.sh takes no arguments", "\"$@\""});
+}
+
 BOOST_AUTO_TEST_CASE(wrong_files_are_told) {
   const auto refused = [&](const std::function<void(json&)>& change,
                            const std::vector<std::string>& parts) {

@@ -328,6 +328,11 @@ void set_environment(Reading& reading, const std::string& name, const std::strin
   if (std::ranges::find(names, name) != names.end()) reading.run.environment[name] = value;
 }
 
+bool has_settings(std::string_view script, Dialect dialect, const ImportOptions& options) {
+  const ShellScript read = read_script(script, options.source, {options.arguments});
+  return training_of(read.commands, dialect) != nullptr;
+}
+
 void read_command(std::string_view text, Reading& in) {
   const ShellScript script = read_script(text, in.source, {in.options.arguments});
   const ShellCommand* training = training_of(script.commands, in.dialect);

@@ -177,6 +177,9 @@ struct ImportOptions {
 /// Whose words a text has, by its content; none where it looks like none of them.
 std::optional<Dialect> detect_dialect(std::string_view text);
 
+/// Whether a script or a command has a setting of the dialect, or names a file that has.
+bool has_settings(std::string_view script, Dialect dialect, const ImportOptions& options);
+
 /// Reads a command (with its variables, launcher and quotes) or a configuration file. What is not
 /// said has the dialect's default. Throws base::UsageError for what is no such text (NoSettings),
 /// values out of range, and settings that contradict each other.

@@ -102,6 +102,10 @@ ShellValues ShellWords::words() {
       if (escaped != '\n') word += escaped;
       is_word = is_word || escaped != '\n';
       if (escaped == '\n') break;
+    } else if (c == '$' && in_.peek(1) == '\'') {
+      in_.next();
+      word += single_quoted(true);
+      is_word = true;
     } else if (c == '$' || c == '`') {
       expand(word, done, is_word);
     } else {
@@ -140,12 +144,13 @@ std::vector<std::pair<std::string, std::string>> ShellWords::take_defaults() {
   return std::exchange(defaults_, {});
 }
 
-std::string ShellWords::single_quoted() {
+std::string ShellWords::single_quoted(bool has_escapes) {
   const int64_t line = in_.line();
   in_.next();
   const size_t first = in_.at();
   while (in_.peek() != '\'') {
     if (in_.at_end()) in_.fail(line, "a quote (') is not closed");
+    if (has_escapes && in_.peek() == '\\') in_.next();
     in_.next();
   }
   std::string text(in_.from(first));

@@ -77,7 +77,8 @@ class ShellWords {
   };
 
   [[nodiscard]] bool is_end(char c) const;
-  std::string single_quoted();
+  /// $'it\'s' has escapes, which stay as they are written.
+  std::string single_quoted(bool has_escapes = false);
   /// False for quotes around an empty array, which are no word.
   bool double_quoted(std::string& word, ShellValues& done);
   /// A character within double quotes, or what is put in its place; false for an empty array.

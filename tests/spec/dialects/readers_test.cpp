@@ -150,6 +150,7 @@ const std::vector<Text> kShell = {
     {"C=\"cd x; run a\"; srun bash -x -c \"$C\" >&2 &> log",
      "cd|x / run|a / srun|bash|-x|-c|cd x; run a"},
     {"eval \"run $X\" a", "run|$X|a"},
+    {"IFS=$'\\n\\''; run $'a' b", "run|a|b"},
 };
 BOOST_DATA_TEST_CASE(shell, boost::unit_test::data::make(kShell), row) {
   const std::string result = result_of([&] {

@@ -15,6 +15,7 @@
 #include "profiler/analysis/kernel_classes.h"
 #include "sweeps/runs/echoed_config.h"
 #include "sweeps/runs/run_folder.h"
+#include "sweeps/runs/seen_world.h"
 #include "sweeps/runs/stated_config.h"
 #include "sweeps/runs/traced_layout.h"
 #include "sweeps/table.h"
@@ -215,17 +216,6 @@ std::string remedies_text(const RunDiagnosis& diagnosis) {
 }  // namespace
 
 namespace {
-
-std::optional<int64_t> world_size_of(const RunDiagnosis& diagnosis) {
-  if (diagnosis.config && diagnosis.config->world_size > 0) return diagnosis.config->world_size;
-  if (diagnosis.facts && diagnosis.facts->world_size) return diagnosis.facts->world_size;
-  if (diagnosis.traces) {
-    for (const profiler::ImportedTrace& trace : diagnosis.traces->traces) {
-      if (trace.facts.world_size) return trace.facts.world_size;
-    }
-  }
-  return std::nullopt;
-}
 
 /// A log and traces that say different sizes of the world are hardly of one run.
 void note_other_world(RunDiagnosis& diagnosis) {
@@ -619,6 +609,7 @@ RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun&
     throw base::UsageError(
         fmt::format("nothing of the run can be read: {}", fmt::join(diagnosis.notes, "; ")));
   }
+  take_seen_world(diagnosis);
   add_remedies(about, diagnosis);
   return diagnosis;
 }

@@ -1,0 +1,16 @@
+// How many ranks a run has had: what its command states, its log and its traces.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "sweeps/runs/diagnosed_run.h"
+
+namespace moetune::sweeps {
+
+/// As the command states it, else as the log or the traces have it.
+std::optional<int64_t> world_size_of(const RunDiagnosis& diagnosis);
+/// What a script starts by default, such as "${SLURM_NNODES:-1}" nodes, gives way to what was seen.
+void take_seen_world(RunDiagnosis& diagnosis);
+
+}  // namespace moetune::sweeps

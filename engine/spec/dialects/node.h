@@ -37,10 +37,12 @@ struct Field {
   Node value;
 };
 
-/// The subset of YAML that configurations use: maps, lists, flow lists and maps, scalars, comments.
-/// Throws base::UsageError with the line for anchors, tags, several documents, block scalars, and
-/// for what is no YAML.
-Node read_yaml(std::string_view text, const std::string& source);
+/// The subset of YAML that configurations use: maps, lists, flow lists and maps, scalars, texts of
+/// several lines, anchors of values, merge keys, comments. Of a key that stands twice the last one
+/// counts where `notes` is there to say so. Throws base::UsageError with the line for other such
+/// keys, tags, several documents, and for what is no YAML.
+Node read_yaml(std::string_view text, const std::string& source,
+               std::vector<std::string>* notes = nullptr);
 /// One value as YAML's flow style writes it: "[a, b]", "{k: 1}", a scalar.
 Node read_yaml_value(std::string_view text, const std::string& source);
 

@@ -96,7 +96,7 @@ Node read_chain(const std::string& path, Reading& in, int depth) {
     in.problem(fmt::format("'{}' extends more than {} files in a row", shown(name), kDeepestChain));
     return all;
   }
-  Node root = read_yaml(file->second, name);
+  Node root = read_noted_yaml(file->second, name, in);
   substitute(root, in);
   if (const Node* bases = root.find("extends")) {
     for (const Node& base : bases->items) merge(all, read_chain(base.text, in, depth + 1));
@@ -157,7 +157,7 @@ void read_module(const Node& module, Reading& in) {
 }  // namespace
 
 void read_primus(std::string_view text, Reading& in) {
-  Node root = read_yaml(text, in.source);
+  Node root = read_noted_yaml(text, in.source, in);
   if (root.kind != Node::Kind::map) {
     throw base::UsageError(fmt::format("{}: is no map of settings", in.source));
   }
@@ -166,6 +166,7 @@ void read_primus(std::string_view text, Reading& in) {
   if (modules == nullptr) {
     // Only the overrides, or a model's file.
     flatten(root, "", yaml_text, in.settings, in.problems);
+    settle_switches(in);
     return;
   }
   const Node* trainer = trainer_of(*modules);
@@ -178,6 +179,7 @@ void read_primus(std::string_view text, Reading& in) {
     if (key == "modules") continue;
     flatten(value, std::string(1, kOutside) + key, yaml_text, in.settings, in.problems);
   }
+  settle_switches(in);
 }
 
 }  // namespace moetune::spec::dialects

@@ -52,7 +52,7 @@ std::vector<std::string> split_at_blanks(const std::string& text) {
 
 /// The YAML of Megatron-LM's tests and recipes: MODEL_ARGS with flags for keys, and ENV_VARS.
 void read_model_args(std::string_view text, Reading& in) {
-  const Node root = read_yaml(text, in.source);
+  const Node root = read_noted_yaml(text, in.source, in);
   read_environment(root.find("ENV_VARS"), in);
   const Node* args = root.find("MODEL_ARGS");
   if (args == nullptr || args->kind != Node::Kind::map) {
@@ -99,6 +99,7 @@ void read_bridge_yaml(std::string_view text, Reading& in) {
   in.run.is_whole = true;
   flatten(root, "", yaml_text, in.settings, in.problems);
   for (const auto& [name, value] : in.run.environment) in.settings.remove("env_vars." + name);
+  settle_switches(in);
   if (const Setting* provider = in.settings.find("model._target_")) {
     const std::string& name = provider->value;
     in.run.model_name = name.substr(name.rfind('.') + 1);
@@ -114,6 +115,26 @@ void read_titan_toml(std::string_view text, Reading& in) {
 }
 
 }  // namespace
+
+Node read_noted_yaml(std::string_view text, const std::string& source, Reading& reading) {
+  std::vector<std::string> notes;
+  Node root = read_yaml(text, source, &notes);
+  for (size_t i = 0; i < std::min(notes.size(), kMostNamed); ++i) reading.note(notes[i]);
+  return root;
+}
+
+void settle_switches(Reading& reading) {
+  const std::vector<Setting> all = reading.settings.all();
+  for (const Setting& setting : all) {
+    const Row* row = find_row(setting.key, reading.dialect);
+    if (row == nullptr) row = find_carried(setting.key, reading.dialect);
+    if (row == nullptr || kind_of(*row) != Kind::flag || setting.words.size() != 1) continue;
+    const auto is_on = parse_yaml_switch(setting.words.front());
+    if (!is_on) continue;
+    const std::string word = *is_on ? "true" : "false";
+    reading.settings.replace({.key = setting.key, .words = {word}, .value = word});
+  }
+}
 
 void read_text(std::string_view text, Reading& reading) {
   check_text(text, reading.source);

@@ -37,6 +37,10 @@ const Setting* Settings::find(std::string_view key) const {
   return at == settings_.end() ? nullptr : &*at;
 }
 
+void Settings::replace(Setting setting) {
+  *std::ranges::find(settings_, setting.key, &Setting::key) = std::move(setting);
+}
+
 void Settings::remove(std::string_view key) {
   std::erase_if(settings_, [&](const Setting& setting) { return setting.key == key; });
 }

@@ -31,6 +31,8 @@ class Settings {
   /// Null where the key is not said.
   [[nodiscard]] const Setting* find(std::string_view key) const;
   [[nodiscard]] const std::vector<Setting>& all() const { return settings_; }
+  /// In the place of the one with its key, which is there.
+  void replace(Setting setting);
   /// What is left when a word of ours was found for it.
   void remove(std::string_view key);
 

@@ -16,6 +16,12 @@ void read_command(std::string_view text, Reading& reading);
 /// Of Primus' YAML, with the files that it names as far as the options have them.
 void read_primus(std::string_view text, Reading& reading);
 
+/// YAML as PyYAML reads it: of a key that stands twice the last one counts, with a note.
+Node read_noted_yaml(std::string_view text, const std::string& source, Reading& reading);
+/// Switches of a YAML text in our words: YAML has more of them ("yes", "off"), and Python takes 1
+/// and 0.
+void settle_switches(Reading& reading);
+
 /// Settings of the table, and what is passed on as it is.
 std::string write_text(const Writing& writing, const std::vector<Setting>& settings,
                        const std::vector<UnknownSetting>& unknown);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <concepts>
@@ -61,6 +62,22 @@ std::optional<double> parse_number(std::string_view text) {
 std::optional<bool> parse_switch(std::string_view text) {
   if (text == "true" || text == "True") return true;
   if (text == "false" || text == "False") return false;
+  return std::nullopt;
+}
+
+std::optional<bool> parse_yaml_switch(std::string_view text) {
+  if (text == "1" || text == "0") return text == "1";
+  constexpr std::string_view kOn[] = {"true", "yes", "on"};
+  constexpr std::string_view kOff[] = {"false", "no", "off"};
+  // In small letters, with a capital, or all capitals.
+  std::string small(text);
+  for (char& c : small) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c | 0x20) : c;
+  const auto is_small = [](char c) { return c >= 'a' && c <= 'z'; };
+  const bool has_case = !text.empty() && (std::ranges::all_of(text.substr(1), is_small) ||
+                                          std::ranges::none_of(text, is_small));
+  if (!has_case) return std::nullopt;
+  if (std::ranges::find(kOn, small) != std::end(kOn)) return true;
+  if (std::ranges::find(kOff, small) != std::end(kOff)) return false;
   return std::nullopt;
 }
 

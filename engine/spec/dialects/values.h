@@ -16,6 +16,8 @@ std::optional<int64_t> parse_integer(std::string_view text);
 std::optional<double> parse_number(std::string_view text);
 /// true, false, and Python's spelling of them.
 std::optional<bool> parse_switch(std::string_view text);
+/// The same with all other words that YAML has for them, and 1 and 0.
+std::optional<bool> parse_yaml_switch(std::string_view text);
 
 /// The shortest text that is read as the same number.
 std::string number_text(double value);

@@ -46,11 +46,22 @@ const std::vector<Text> kYaml = {
     {"a: ${VAR:3}\n", "{a: \"${VAR:3}\"}"},
     {"a: 1.0e-5\r\nb: 2\r\n", "{a: 1.0e-5, b: 2}"},
     {"", "null"},
-    {"a: &x 1\n", "line 1: '&x 1': anchors are not read"},
-    {"a: *x\n", "anchors are not read"},
     {"a: !!python/object 1\n", "tags are not read"},
-    {"a: |\n  text\n", "texts of several lines"},
-    {"<<: 1\n", "merge keys"},
+    // Texts of several lines.
+    {"a: |\n  x # y\n   z: 1\n\n  w\n\nb: 2\n", "{a: \"x # y\\n z: 1\\n\\nw\\n\", b: 2}"},
+    {"a:\n  - >-\n    x\n    y\n\n    z\n  - |+\n  - 1\n", "{a: [\"x y\\nz\", \"\", 1]}"},
+    {"a: |", "{a: \"\"}"},
+    {"a: |\r\n  x\r\nb: 1\r\n", "{a: \"x\\n\", b: 1}"},
+    {"a: |x\n  y\n", "line 1: 'x' behind '|' or '>'"},
+    {"| : 1\n", "begins no key"},
+    // Anchors.
+    {"a: &x 1\nb: *x\nc: [*x, {d: *x}]\n", "{a: 1, b: 1, c: [1, {d: 1}]}"},
+    {"a: &x\n  k: 1\n  l: 2\nb:\n  <<: *x\n  l: 3\n", "{a: {k: 1, l: 2}, b: {l: 3, k: 1}}"},
+    {"- &x\n  k: 1\n- &y {k: 2, l: 3}\n- <<: [*x, *y]\n", "[{k: 1}, {k: 2, l: 3}, {k: 1, l: 3}]"},
+    {"a: *x\n", "line 1: no anchor 'x' stands above"},
+    {"a: &x [*x]\n", "no anchor 'x' stands above"},
+    {"a: &\n", "an anchor has no name"},
+    {"<<: 1\n", "'<<' has no map behind it"},
     {"a: 1\na: 2\n", "key 'a' stands here and on line 1"},
     {"a: 1\n---\nb: 2\n", "a second document begins"},
     {"a: 1\n   b: 2\n", "deeper than its neighbours"},
@@ -65,6 +76,36 @@ BOOST_DATA_TEST_CASE(yaml, boost::unit_test::data::make(kYaml), row) {
     BOOST_TEST(
         (result == row.result || (result.starts_with("file: ") && contains(result, row.result))));
   }
+}
+
+/// As Python's reader takes them, where somebody hears of it.
+BOOST_AUTO_TEST_CASE(yaml_keys_that_stand_twice) {
+  std::vector<std::string> notes;
+  const Node node = read_yaml("a: 1\nb: {c: 1}\na: 2\nb: {d: 1}\ne: 3\ne: 3\n", "file", &notes);
+  BOOST_TEST(yaml_text(node) == "{a: 2, b: {d: 1}, e: 3}");
+  BOOST_REQUIRE(notes.size() == 2U);
+  BOOST_TEST(notes[0] == "key 'a' stands on line 1 and on line 3: the last one counts");
+}
+
+/// What a few anchors can make of a short text.
+BOOST_AUTO_TEST_CASE(yaml_anchors_end) {
+  std::string laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 12; ++i) {
+    laughs += fmt::format("a{0}: &a{0} [*a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}]\n",
+                          i, i - 1);
+  }
+  std::string merges = "a: &a {";
+  for (int i = 0; i < 5'000; ++i) merges += fmt::format("k{}: 1,\n ", i);
+  merges += "}\nb:\n";
+  for (int i = 0; i < 1'000; ++i) merges += "  <<: *a\n";
+  for (const std::string& text : {laughs, merges}) {
+    const std::string result = result_of([&] { return yaml_text(read_yaml(text, "file")); });
+    BOOST_TEST(contains(result, "its anchors repeat more than"), result.substr(0, 200));
+  }
+  std::string deep;
+  for (int i = 0; i < 1'000; ++i) deep += fmt::format("&a{} ", i);
+  BOOST_CHECK_THROW(read_yaml(deep + "1", "file"), base::UsageError);
+  BOOST_CHECK_THROW(read_yaml("a: " + deep + "1", "file"), base::UsageError);
 }
 
 const std::vector<Text> kToml = {

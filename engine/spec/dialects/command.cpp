@@ -132,6 +132,17 @@ void read_ranks(const ShellCommand& training, std::string_view text, Reading& in
   if (!in.has_default_ranks) in.run.stated_world_size = ranks.product();
 }
 
+/// Where a script trains again and again, as over a list of layouts.
+void note_other_runs(const ShellScript& script, const ShellCommand& training, Reading& in) {
+  const size_t known = num_known(training, in.dialect);
+  const auto num_others = std::ranges::count_if(script.commands, [&](const ShellCommand& command) {
+    return num_known(command, in.dialect) == known && command.words != training.words &&
+           command.words.front() == training.words.front();
+  });
+  if (num_others == 0) return;
+  in.note(fmt::format("it starts {} runs that differ: the first is read", num_others + 1));
+}
+
 /// One flag and the words behind it.
 struct Flag {
   std::string name;
@@ -342,6 +353,7 @@ void read_command(std::string_view text, Reading& in) {
   for (const auto& [name, value] : training->environment) set_environment(in, name, value);
   read_ranks(*training, text, in);
   note_open_branches(script, *training, text, in);
+  note_other_runs(script, *training, in);
   const Arguments arguments = words.subspan(first);
   if (in.dialect == Dialect::megatron_bridge) {
     add_overrides(arguments, in);

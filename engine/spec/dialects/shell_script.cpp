@@ -77,12 +77,17 @@ void ScriptReader::newline() {
 }
 
 void ScriptReader::skip_redirection() {
-  const bool is_here_text = in_.starts_with("<<") && !in_.starts_with("<<<");
+  const bool is_here_word = in_.starts_with("<<<");
+  const bool is_here_text = in_.starts_with("<<") && !is_here_word;
   HereText here;
   while (!in_.at_end() && std::string_view("<>&").find(in_.peek()) != std::string::npos) in_.next();
   if (is_here_text) here.skips_tabs = in_.take('-');
   in_.skip_blanks();
   if (in_.at_line_end() || in_.peek() == '|' || in_.peek() == ';') return;
+  if (is_here_word) {
+    here_word_ = words_here_.operand();
+    return;
+  }
   here.end = joined(words_here_.words());
   if (is_here_text && !here.end.empty()) here_texts_.push_back(std::move(here));
 }
@@ -244,6 +249,7 @@ Truth ScriptReader::command() {
 
 Truth ScriptReader::simple_command() {
   words_.clear();
+  here_word_.reset();
   first_assigned_ = journal_.size();
   while (true) {
     skip_blanks();
@@ -338,11 +344,42 @@ std::optional<Truth> ScriptReader::built_in(const ShellValues& words) {
     set("@", std::move(arguments));
     return Truth::yes;
   }
+  if (name == "read") {
+    read_variables(words);
+    return Truth::unknown;
+  }
   if (name == "eval") {
     read_inside(joined({words.begin() + 1, words.end()}), variables_["@"]);
     return Truth::unknown;
   }
   return std::nullopt;
+}
+
+/// "IFS=, read -r A B <<< TEXT". What comes from elsewhere is not known.
+void ScriptReader::read_variables(const ShellValues& words) {
+  std::string between = " \t\n";
+  if (const auto set_here = variables_.find("IFS"); set_here != variables_.end()) {
+    between = joined(set_here->second);
+  }
+  undo(first_assigned_);
+  const bool is_array =
+      std::ranges::any_of(words, [](const auto& word) { return word == "-a" || word == "-ra"; });
+  std::string_view rest = here_word_ ? std::string_view(here_word_->text) : std::string_view();
+  if (!here_word_ || !here_word_->is_known) return;
+  const auto next = [&](bool takes_all) {
+    const size_t end = takes_all ? rest.size() : std::min(rest.find_first_of(between), rest.size());
+    std::string value(rest.substr(0, end));
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    return value;
+  };
+  for (size_t i = 1; i < words.size(); ++i) {
+    if (words[i].starts_with('-')) continue;
+    ShellValues values;
+    do {
+      values.push_back(next(!is_array && i + 1 == words.size()));
+    } while (is_array && !rest.empty());
+    set(words[i], std::move(values));
+  }
 }
 
 /// `bash -c TEXT` holds commands of its own.

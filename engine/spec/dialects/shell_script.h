@@ -93,6 +93,7 @@ class ScriptReader {
   Truth end_command();
   /// None for words that are no command of the shell itself.
   std::optional<Truth> built_in(const ShellValues& words);
+  void read_variables(const ShellValues& words);
   void look_inside(const ShellValues& words);
   void read_inside(std::string_view text, ShellValues arguments);
 
@@ -143,6 +144,7 @@ class ScriptReader {
     bool skips_tabs = false;
   };
   std::vector<HereText> here_texts_;
+  std::optional<ShellOperand> here_word_;  ///< behind "<<<" of the command that is read
   bool is_paused_ = false;
   bool has_ended_ = false;  ///< by 'exit'
   std::vector<ShellCommand> commands_;

@@ -208,8 +208,12 @@ void ShellWords::expand(std::string& word, ShellValues& done, bool& is_word) {
     if (!is_first && is_word) done.push_back(std::exchange(word, ""));
     is_first = false;
     is_word = is_word || expansion.is_split;  // "" counts, too
-    for (const char c : value) {
-      const bool is_between = is_blank(c) && !is_test_ && !expansion.is_split;
+    int open = 0;  // parentheses of a command that the variable was set to
+    for (size_t i = 0; i < value.size(); ++i) {
+      const char c = value[i];
+      if (c == '(' && (open > 0 || (i > 0 && value[i - 1] == '$'))) ++open;
+      if (c == ')' && open > 0) --open;
+      const bool is_between = is_blank(c) && open == 0 && !is_test_ && !expansion.is_split;
       if (!is_between) word += c;
       if (is_between && is_word) done.push_back(std::exchange(word, ""));
       is_word = !is_between;
@@ -228,8 +232,13 @@ ShellWords::Expansion ShellWords::settled_expansion() {
     const ShellVariables none;
     const std::string value = joined(expansion.values);
     Cursor inside(value, in_.source());
-    const ShellOperand settled = ShellWords(inside, none, budget_, sets_all_).filled(value);
-    expansion = {{settled.text}, false, settled.is_known};
+    expansion = {{value}, false, false};
+    try {
+      const ShellOperand settled = ShellWords(inside, none, budget_, sets_all_).filled(value);
+      expansion = {{settled.text}, false, settled.is_known};
+    } catch (const base::UsageError&) {
+      // Its quotes are not closed: it is a part of something.
+    }
   }
   has_unset_ = has_unset_ || expansion.is_unset;
   has_computed_ = has_computed_ || !(expansion.is_known || expansion.is_unset) ||

@@ -190,6 +190,12 @@ const std::vector<Text> kShell = {
     {"X=1; sbatch <<E\nit's\nE\nsbatch <<E\nrun $X\nE\nrun b", "sbatch / sbatch / run|1 / run|b"},
     {"C=\"cd x; run a\"; srun bash -x -c \"$C\" >&2 &> log",
      "cd|x / run|a / srun|bash|-x|-c|cd x; run a"},
+    {"for C in 2,4,True 8,1,False; do IFS=',' read -r A B D <<< \"$C\"; run $A $B $D; done",
+     "run|2|4|True / run|8|1|False"},
+    {"read -ra L <<< 'a b c'; read A B <<< 'a b c'; run ${#L[@]} $B; read C < f; run ${C:-no}",
+     "run|3|b|c / run|no"},
+    {"D=$(ls -a x); for i in $D; do [[ $i == a ]] || run \"$i\"; done", "run|$(ls -a x)"},
+    {"O=\"--x $(date +%F %T) --y\"; run $O", "run|--x|$(date +%F %T)|--y"},
     {"eval \"run $X\" a", "run|$X|a"},
     {"IFS=$'\\n\\''; run $'a' b", "run|a|b"},
 };

@@ -146,6 +146,17 @@ BOOST_AUTO_TEST_CASE(branches_that_only_a_run_can_take) {
   BOOST_TEST(!has_note(same, "only a run can tell"));
 }
 
+BOOST_AUTO_TEST_CASE(a_script_that_trains_again_and_again) {
+  const RunConfig run = import_run(
+      "for C in 2,4 4,2; do\n IFS=',' read -r TP PP <<< \"$C\"\n"
+      " pretrain_gpt.py --tensor-model-parallel-size $TP --pipeline-model-parallel-size "
+      "$PP\ndone\n",
+      kLm);
+  BOOST_TEST(run.knobs.tp == 2);
+  BOOST_TEST(run.knobs.pp == 4);
+  BOOST_TEST(has_note(run, "it starts 2 runs that differ: the first is read"));
+}
+
 /// A job that a script writes: an array in a text in a shell in a job.
 BOOST_AUTO_TEST_CASE(a_script_that_submits_another) {
   const std::string text = R"(

@@ -11,21 +11,23 @@ namespace {
 
 constexpr int kDeepestSum = 32;
 
-struct Operator {
+struct ArithmeticOperator {
   std::string_view text;
   int level;  ///< those of a higher one bind tighter
 };
 /// Longer ones first.
 constexpr std::array kOperators = {
-    Operator{"||", 0}, Operator{"&&", 1}, Operator{"==", 2}, Operator{"!=", 2}, Operator{"<=", 3},
-    Operator{">=", 3}, Operator{"<", 3},  Operator{">", 3},  Operator{"+", 4},  Operator{"-", 4},
-    Operator{"*", 5},  Operator{"/", 5},  Operator{"%", 5},
+    ArithmeticOperator{"||", 0}, ArithmeticOperator{"&&", 1}, ArithmeticOperator{"==", 2},
+    ArithmeticOperator{"!=", 2}, ArithmeticOperator{"<=", 3}, ArithmeticOperator{">=", 3},
+    ArithmeticOperator{"<", 3},  ArithmeticOperator{">", 3},  ArithmeticOperator{"+", 4},
+    ArithmeticOperator{"-", 4},  ArithmeticOperator{"*", 5},  ArithmeticOperator{"/", 5},
+    ArithmeticOperator{"%", 5},
 };
 constexpr int kTightest = 5;
 
-class Expression {
+class Arithmetic {
  public:
-  Expression(std::string_view text, const ShellVariables& variables)
+  Arithmetic(std::string_view text, const ShellVariables& variables)
       : text_(text), variables_(variables) {}
 
   std::optional<int64_t> all() {
@@ -41,10 +43,10 @@ class Expression {
     }
   }
 
-  [[nodiscard]] const Operator* operator_at(int level) const {
+  [[nodiscard]] const ArithmeticOperator* operator_at(int level) const {
     const std::string_view rest = text_.substr(at_);
     const auto found = std::ranges::find_if(
-        kOperators, [&](const Operator& row) { return rest.starts_with(row.text); });
+        kOperators, [&](const ArithmeticOperator& row) { return rest.starts_with(row.text); });
     if (found == kOperators.end() || found->level != level) return nullptr;
     // "x = 1", "x <<= 1": what changes variables is not read.
     return rest.size() > found->text.size() && rest[found->text.size()] == '=' ? nullptr : &*found;
@@ -55,7 +57,7 @@ class Expression {
     auto left = level(which + 1, depth);
     while (true) {
       skip_blanks();
-      const Operator* found = operator_at(which);
+      const ArithmeticOperator* found = operator_at(which);
       if (found == nullptr) return left;
       at_ += found->text.size();
       const auto right = level(which + 1, depth);
@@ -125,7 +127,7 @@ class Expression {
 }  // namespace
 
 std::optional<int64_t> arithmetic_value(std::string_view text, const ShellVariables& variables) {
-  return Expression(text, variables).all();
+  return Arithmetic(text, variables).all();
 }
 
 }  // namespace moetune::spec::dialects

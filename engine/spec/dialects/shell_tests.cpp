@@ -17,13 +17,13 @@ Truth either_of(Truth a, Truth b) {
 Truth both_of(Truth a, Truth b) { return contrary_of(either_of(contrary_of(a), contrary_of(b))); }
 
 /// A number as a test takes it: nothing counts as 0.
-std::optional<int64_t> count_of(const std::string& text) {
+std::optional<int64_t> count_in_test(const std::string& text) {
   return text.empty() ? 0 : parse_integer(text);
 }
 
-class Test {
+class TestReader {
  public:
-  Test(std::span<const TestWord> words, const ShellVariables& variables)
+  TestReader(std::span<const TestWord> words, const ShellVariables& variables)
       : words_(words), variables_(variables) {}
 
   Truth all() {
@@ -109,8 +109,8 @@ class Test {
     if (what == "=" || what == "==") return truth_of_match(left, right);
     if (what == "!=") return contrary_of(truth_of_match(left, right));
     if (!left.is_known || !right.is_known) return Truth::unknown;
-    const auto a = count_of(left.text);
-    const auto b = count_of(right.text);
+    const auto a = count_in_test(left.text);
+    const auto b = count_in_test(right.text);
     if (!a || !b || what[0] != '-') return Truth::unknown;
     if (what == "-eq") return truth_of(*a == *b);
     if (what == "-ne") return truth_of(*a != *b);
@@ -148,7 +148,7 @@ Truth truth_of_match(const ShellOperand& text, const ShellOperand& pattern) {
 }
 
 Truth truth_of_test(std::span<const TestWord> words, const ShellVariables& variables) {
-  return Test(words, variables).all();
+  return TestReader(words, variables).all();
 }
 
 }  // namespace moetune::spec::dialects

@@ -10,9 +10,9 @@
 namespace moetune::spec::dialects {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_decimal(char c) { return c >= '0' && c <= '9'; }
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
+bool is_shell_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 }  // namespace
 
@@ -23,7 +23,7 @@ std::string joined(const ShellValues& values) {
 }
 
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-bool is_name_part(char c) { return is_name_start(c) || is_digit(c); }
+bool is_name_part(char c) { return is_name_start(c) || is_decimal(c); }
 
 std::string_view unset_variable_in(std::string_view word) {
   if (!word.starts_with('$')) return {};
@@ -34,7 +34,7 @@ std::string_view unset_variable_in(std::string_view word) {
     if (word.ends_with("[@]") || word.ends_with("[*]")) word.remove_suffix(3);
   }
   const bool is_name = !word.empty() && std::ranges::all_of(word, is_name_part) &&
-                       (is_name_start(word[0]) || std::ranges::all_of(word, is_digit));
+                       (is_name_start(word[0]) || std::ranges::all_of(word, is_decimal));
   return is_name ? word : std::string_view();
 }
 
@@ -77,8 +77,8 @@ void ShellWords::step(size_t count) {
 }
 
 bool ShellWords::is_end(char c) const {
-  return is_blank(c) || (!is_part_ && (c == ';' || c == '&' || c == '|' || c == '<' || c == '>' ||
-                                       c == ')' || c == '('));
+  return is_shell_blank(c) || (!is_part_ && (c == ';' || c == '&' || c == '|' || c == '<' ||
+                                             c == '>' || c == ')' || c == '('));
 }
 
 ShellValues ShellWords::words() {
@@ -213,7 +213,7 @@ void ShellWords::expand(std::string& word, ShellValues& done, bool& is_word) {
       const char c = value[i];
       if (c == '(' && (open > 0 || (i > 0 && value[i - 1] == '$'))) ++open;
       if (c == ')' && open > 0) --open;
-      const bool is_between = is_blank(c) && open == 0 && !is_test_ && !expansion.is_split;
+      const bool is_between = is_shell_blank(c) && open == 0 && !is_test_ && !expansion.is_split;
       if (!is_between) word += c;
       if (is_between && is_word) done.push_back(std::exchange(word, ""));
       is_word = !is_between;
@@ -281,7 +281,7 @@ ShellWords::Expansion ShellWords::expansion_here() {
     return parameter(in_.from(start), std::string(in_.from(first)));
   } else if (!in_.at_end() && !in_.at_line_end() && in_.peek() != ' ' && in_.peek() != '"') {
     const std::string name(1, in_.next());  // $1, $@
-    if (is_digit(name[0]) || name == "@" || name == "*" || name == "#") {
+    if (is_decimal(name[0]) || name == "@" || name == "*" || name == "#") {
       return parameter(name, std::string(in_.from(first)));
     }
   }
@@ -339,7 +339,7 @@ ShellWords::Expansion ShellWords::parameter(std::string_view text, const std::st
   if (name == "@" || name == "*") {
     is_array = true;
     values = arguments == nullptr ? &kNone : arguments;
-  } else if (is_digit(name[0])) {
+  } else if (is_decimal(name[0])) {
     const auto which = parse_integer(name);
     values = nullptr;
     if (which && arguments != nullptr && *which > 0 &&
@@ -462,7 +462,7 @@ ShellWords::Expansion ShellWords::expanded(std::string_view text) {
   bool has_unset = false;
   bool has_computed = false;
   while (!inside.at_end()) {
-    if (is_blank(inside.peek())) {
+    if (is_shell_blank(inside.peek())) {
       inside.next();
       continue;
     }

@@ -15,10 +15,10 @@ namespace {
 /// Of all that aliases repeat: what they stand for may hold others.
 constexpr size_t kMostCopiedBytes = kMaxTextBytes;
 
-size_t bytes_of(const Node& node) {
+size_t bytes_of_tree(const Node& node) {
   size_t bytes = sizeof(Node) + node.text.size();
-  for (const Node& item : node.items) bytes += bytes_of(item);
-  for (const Field& field : node.fields) bytes += field.key.size() + bytes_of(field.value);
+  for (const Node& item : node.items) bytes += bytes_of_tree(item);
+  for (const Field& field : node.fields) bytes += field.key.size() + bytes_of_tree(field.value);
   return bytes;
 }
 
@@ -140,7 +140,7 @@ class YamlReader {
     anchors_.insert_or_assign(name, node);
   }
   void spend(const Node& node) {
-    copied_ += bytes_of(node);
+    copied_ += bytes_of_tree(node);
     if (copied_ > kMostCopiedBytes) {
       in_.fail(fmt::format("its anchors repeat more than {} bytes", kMostCopiedBytes));
     }

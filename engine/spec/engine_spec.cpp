@@ -113,7 +113,8 @@ std::span<const Field<EngineSpec>> engine_fields() {
       field<&EngineSpec::config>({.key = "config",
                                   .quantity = Quantity::text,
                                   .help = "The run's settings without {flags}: a file, or a "
-                                          "command; empty: they stand in `run`."}),
+                                          "command; empty: they stand in `run`, or in a "
+                                          "script that it starts."}),
       field<&EngineSpec::log>({.key = "log",
                                .quantity = Quantity::text,
                                .help = "Where its log is, with *, {out}; several by blanks; empty: "

@@ -145,8 +145,8 @@ std::string unsayable(const UserRun& run, const dialects::RunConfig& config,
         "count then; take it out of the command",
         change.key);
   }
-  const bool takes_all =
-      has_placeholder(run.engine().run, "all_flags") || has_placeholder(run.engine().run, "config");
+  const bool takes_all = !run.is_of_script && (has_placeholder(run.engine().run, "all_flags") ||
+                                               has_placeholder(run.engine().run, "config"));
   if (takes_all) return {};
   std::vector<std::string> gone = gone_unknown(run.config, config);
   for (const dialects::SettingChange& change : changes) {
@@ -158,9 +158,10 @@ std::string unsayable(const UserRun& run, const dialects::RunConfig& config,
   return fmt::format(
       "cannot_take_back: the command says {}, which {{flags}} behind it cannot take back{}",
       fmt::join(gone, ", "),
-      has_all       ? "; with {all_flags} in its place it can"
-      : run.dialect ? "; with {config} in its place it can"
-                    : "");
+      run.is_of_script ? ": it stands in the script"
+      : has_all        ? "; with {all_flags} in its place it can"
+      : run.dialect    ? "; with {config} in its place it can"
+                       : "");
 }
 
 int64_t launched_steps(const tuner::TrialRequest& request) {

@@ -120,6 +120,7 @@ struct RunText {
   std::string text;
   dialects::ImportOptions how;
   bool is_shell = true;
+  bool is_of_script = false;
   std::vector<std::string> missing;  ///< scripts that the command names
 };
 
@@ -146,6 +147,7 @@ RunText run_text_of(const UserRun& run) {
       found.how.source = script->path;
       found.how.arguments = std::move(script->arguments);
       found.text = std::move(script->text);
+      found.is_of_script = true;
     }
   }
   return found;
@@ -202,6 +204,7 @@ UserRun user_run_of(const spec::SweepSpec& sweep) {
     if (found.is_shell) read_named(found.text, run.engine().folder, found.how, all);
     run.config = config_of(run, found);
     run.config_text = std::move(all);
+    run.is_of_script = found.is_of_script;
     run.config.dialect = *run.dialect;
   }
   run.world_size = world_of(run);

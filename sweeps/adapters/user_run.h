@@ -20,8 +20,10 @@ struct UserRun {
   std::optional<spec::dialects::Dialect> dialect;  ///< none: nobody knows its words
   spec::dialects::RunConfig config;                ///< empty without a dialect
   std::string config_text;                         ///< what was read; part of the identity
-  int64_t world_size = 0;                          ///< ranks; 0: not known
-  std::shared_ptr<const spec::ModelSpec> model;    ///< null: not known
+  /// A script that the command starts says the settings, whatever is put behind it.
+  bool is_of_script = false;
+  int64_t world_size = 0;                        ///< ranks; 0: not known
+  std::shared_ptr<const spec::ModelSpec> model;  ///< null: not known
   std::shared_ptr<const spec::HardwareSpec> hardware;
 
   [[nodiscard]] const spec::EngineSpec& engine() const { return sweep.engine; }

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 #include <span>
+#include <sstream>
 #include <utility>
 
+#include "engine/spec/dialects/forms.h"
 #include "engine/spec/dialects/shell.h"
 #include "engine/spec/dialects/shell_words.h"
 #include "engine/spec/dialects/text_cursor.h"
@@ -115,14 +118,49 @@ Ranks ranks_of(const ShellCommand& command, Dialect dialect) {
   return ranks;
 }
 
+/// What the lines "#SBATCH --nodes=4" of a job ask for.
+Ranks slurm_ranks(std::string_view text) {
+  Ranks ranks;
+  for (const std::string_view line : lines_of(text)) {
+    constexpr std::string_view kMark = "#SBATCH ";
+    if (!line.starts_with(kMark)) continue;
+    std::istringstream options{std::string(line.substr(kMark.size()))};
+    const std::vector<std::string> words{std::istream_iterator<std::string>(options), {}};
+    for (size_t i = 0; i < words.size(); ++i) {
+      read_option(words[i], i + 1 < words.size() ? &words[i + 1] : nullptr, ranks);
+    }
+  }
+  return ranks;
+}
+
+/// How the script is read: with its arguments, and with what Slurm sets for a job like it.
+ShellView view_of(std::string_view text, const Reading& in) {
+  ShellView view{.arguments = in.options.arguments};
+  const Ranks ranks = slurm_ranks(text);
+  const auto set = [&](const char* name, int64_t count) {
+    if (count > 0) view.variables[name] = std::to_string(count);
+  };
+  set("SLURM_NNODES", ranks.nodes);
+  set("SLURM_JOB_NUM_NODES", ranks.nodes);
+  set("SLURM_NTASKS_PER_NODE", ranks.per_node);
+  set("SLURM_NTASKS", ranks.all > 0 ? ranks.all : ranks.nodes * ranks.per_node);
+  return view;
+}
+
 void read_ranks(const ShellCommand& training, std::string_view text, Reading& in) {
   const Ranks ranks = ranks_of(training, in.dialect);
   in.run.world_size = ranks.product();
+  if (in.run.world_size == 0) {
+    // srun starts what the job has asked for, which who submits it may change.
+    in.run.world_size = slurm_ranks(text).product();
+    in.has_default_ranks = true;
+    return;
+  }
   // Ranks of a node alone leave open how many nodes there are.
   in.has_default_ranks = ranks.nodes == 0 && ranks.all == 0;
   if (!in.has_default_ranks && text.find('$') != std::string_view::npos) {
     // "${SLURM_NNODES:-1}" is what it starts where nobody says otherwise.
-    ShellView view{in.options.arguments};
+    ShellView view = view_of(text, in);
     view.sets_all = true;
     const ShellScript script = read_script(text, in.source, view);
     const ShellCommand* same = training_of(script.commands, in.dialect);
@@ -171,7 +209,7 @@ std::vector<Flag> flags_of(Arguments words, std::vector<std::string>& others) {
 void note_open_branches(const ShellScript& script, const ShellCommand& training,
                         std::string_view text, Reading& in) {
   if (script.open.empty()) return;
-  ShellView view{in.options.arguments};
+  ShellView view = view_of(text, in);
   view.takes_first = true;
   const ShellScript other = read_script(text, in.source, view);
   const ShellCommand* same = training_of(other.commands, in.dialect);
@@ -340,12 +378,12 @@ void set_environment(Reading& reading, const std::string& name, const std::strin
 }
 
 bool has_settings(std::string_view script, Dialect dialect, const ImportOptions& options) {
-  const ShellScript read = read_script(script, options.source, {options.arguments});
+  const ShellScript read = read_script(script, options.source, {.arguments = options.arguments});
   return training_of(read.commands, dialect) != nullptr;
 }
 
 void read_command(std::string_view text, Reading& in) {
-  const ShellScript script = read_script(text, in.source, {in.options.arguments});
+  const ShellScript script = read_script(text, in.source, view_of(text, in));
   const ShellCommand* training = training_of(script.commands, in.dialect);
   if (training == nullptr) return;
   const Arguments words = training->words;

@@ -11,7 +11,11 @@ namespace moetune::spec::dialects {
 ShellScript read_script(std::string_view text, const std::string& source, const ShellView& view) {
   check_text(text, source);
   ShellBudget budget;
-  return ScriptReader(text, source, view, budget, 0).read({});
+  ShellVariables variables;
+  if (!view.sets_all) {
+    for (const auto& [name, value] : view.variables) variables[name] = {value};
+  }
+  return ScriptReader(text, source, view, budget, 0).read(std::move(variables));
 }
 
 std::vector<ShellCommand> read_shell(std::string_view text, const std::string& source) {

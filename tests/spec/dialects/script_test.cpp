@@ -211,6 +211,12 @@ const std::vector<RankCase> kRanks = {
     {"P=${PORT:-29500}; torchrun --master_port $P --nproc_per_node 8 --nnodes 4", 32, 32},
     {"torchrun --nproc_per_node 8", 8, 0},
     {"srun -n 32", 32, 32},
+    {"#SBATCH --nodes=4 --ntasks-per-node=8 # of all\n#SBATCH -p x\nsrun", 32, 0},
+    {"#SBATCH -N 4\ntorchrun --nproc_per_node 8 --nnodes $SLURM_NNODES", 32, 0},
+    {"#SBATCH -N 4\ntorchrun --nproc_per_node 8 --nnodes ${SLURM_JOB_NUM_NODES:-1}", 32, 0},
+    {"#SBATCH -N 4\ntorchrun --nproc_per_node 8 --nnodes 1", 8, 8},
+    {"#SBATCH -N some --ntasks=32 'x\nsrun", 32, 0},
+    {"#SBATCH --ntasks=32\n#SBATCH -n\nsrun", 32, 0},
 };
 BOOST_DATA_TEST_CASE(ranks_by_default, boost::unit_test::data::make(kRanks), row) {
   const std::string text = row.text + std::string(" pretrain_gpt.py ") +

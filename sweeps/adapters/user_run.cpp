@@ -24,9 +24,10 @@ namespace {
 namespace fs = std::filesystem;
 namespace dialects = spec::dialects;
 
-/// Configuration files that a command names, by their names without the folder.
+/// Configuration files that a command names, by their names without the folder. `missing` gets
+/// those that are not there.
 void read_named(const std::string& text, const std::string& folder, dialects::ImportOptions& how,
-                std::string& all) {
+                std::string& all, std::vector<std::string>& missing) {
   for (const dialects::ShellCommand& command : dialects::read_shell(text, how.source)) {
     for (const std::string& word : command.words) {
       const fs::path named(word.substr(word.rfind('=') + 1));
@@ -34,7 +35,10 @@ void read_named(const std::string& text, const std::string& folder, dialects::Im
       if (extension != ".toml" && extension != ".yaml" && extension != ".yml") continue;
       const fs::path path = fs::path(folder) / named;
       std::error_code error;
-      if (!fs::is_regular_file(path, error)) continue;
+      if (!fs::is_regular_file(path, error)) {
+        if (extension == ".toml") missing.push_back(named);
+        continue;
+      }
       const std::string content = read_spec_file(path);
       how.files[named.filename()] = content;
       all += content;
@@ -121,7 +125,7 @@ struct RunText {
   dialects::ImportOptions how;
   bool is_shell = true;
   bool is_of_script = false;
-  std::vector<std::string> missing;  ///< scripts that the command names
+  std::vector<std::string> missing;  ///< files that the command names
 };
 
 /// What the key 'config' names, else a script that the command starts, else the command.
@@ -158,8 +162,10 @@ dialects::RunConfig config_of(const UserRun& run, const RunText& found) {
   try {
     return dialects::import_run(found.text, *run.dialect, found.how);
   } catch (const base::UsageError& error) {
+    const bool lacks_file = !found.missing.empty() && found.how.files.empty();
     const bool may_be_elsewhere =
-        run.engine().config.empty() && !dialects::has_settings(found.text, *run.dialect, found.how);
+        run.engine().config.empty() && !found.is_of_script &&
+        (lacks_file || !dialects::has_settings(found.text, *run.dialect, found.how));
     if (!may_be_elsewhere) throw;
     const std::string missing =
         found.missing.empty()
@@ -201,7 +207,7 @@ UserRun user_run_of(const spec::SweepSpec& sweep) {
   if (run.dialect) {
     RunText found = run_text_of(run);
     std::string all = found.text;
-    if (found.is_shell) read_named(found.text, run.engine().folder, found.how, all);
+    if (found.is_shell) read_named(found.text, run.engine().folder, found.how, all, found.missing);
     run.config = config_of(run, found);
     run.config_text = std::move(all);
     run.is_of_script = found.is_of_script;

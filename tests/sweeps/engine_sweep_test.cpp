@@ -641,6 +641,14 @@ BOOST_AUTO_TEST_CASE(a_job_script_is_swept) {
           {"has no setting that megatron-lm takes", "absent.sh is neither beside the sweep file",
            "'engine.config' names the file"});
   refused("python pretrain_gpt.py {flags}", {"'engine.config' names the file"});
+  write_engine_sweep(*this, {{"tp", {1, 2}}}, [&](json& document) {
+    document["engine"]["dialect"] = "torchtitan";
+    document["engine"]["run"] = "torchrun -m torchtitan.train --job.config_file y.toml {flags}";
+  });
+  check_refused({"sweep", folder.file("sweep.json"), "--db", db, "--dry-run"}, 2,
+                {"y.toml is neither beside the sweep file", "'engine.config' names the file"});
+  tests::write_text(folder.file("y.toml"), "[parallelism]\ntensor_parallel_degree = 1\n");
+  BOOST_TEST(run({"sweep", folder.file("sweep.json"), "--db", db, "--dry-run"}).code == 0);
   tests::write_text(folder.file("deaf.sh"), script + "\n");
   refused("bash deaf.sh {flags}", {"deaf.sh takes no arguments", "\"$@\""});
 }

@@ -92,7 +92,7 @@ void add_stated(const StatedByBoth& all, bool is_said_by_both, Dialect dialect,
 }
 
 /// SettingKeys of the second's dialect whose values one of the runs has, but knobs do not.
-SettingKeys not_understood(const RunConfig& before, const RunConfig& after) {
+SettingKeys unknown_of_both(const RunConfig& before, const RunConfig& after) {
   SettingKeys keys;
   for (const RunConfig* run : {&before, &after}) {
     for (const UnknownSetting& setting : run->unknown) {
@@ -152,7 +152,7 @@ std::vector<ComparedSetting> differing_settings(const RunConfig& before, const R
   DifferingSettings others;
   // What one source does not say may still be the same there.
   const bool are_of_one_kind = before.is_echo == after.is_echo && before.is_whole == after.is_whole;
-  SettingKeys left_out = not_understood(before, after);
+  SettingKeys left_out = unknown_of_both(before, after);
   if (before.dialect == after.dialect) {
     const StatedByBoth stated = stated_by_both(before, after);
     add_stated(stated, !are_of_one_kind, after.dialect, settings, others);

@@ -12,7 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-const std::string kCommand = "torchrun pretrain_gpt.py --seq-length 4096 --micro-batch-size 1 ";
+const std::string kStatedCommand =
+    "torchrun pretrain_gpt.py --seq-length 4096 --micro-batch-size 1 ";
 const std::string kBad = "--tensor-model-parallel-size many\n";
 const std::string kWhy = " is not understood: '--tensor-model-parallel-size' is 'many', expected";
 
@@ -48,14 +49,14 @@ struct Beside : tests::Cli {
 BOOST_FIXTURE_TEST_SUITE(stated_configs, Beside)
 
 BOOST_AUTO_TEST_CASE(a_script_that_is_not_understood_is_noted) {
-  const std::string script = put("job.sh", kCommand + kBad);
+  const std::string script = put("job.sh", kStatedCommand + kBad);
   const std::string run_folder = folder.file("run");
   BOOST_TEST(tests::contains(notes_of({run_folder}), script + kWhy));
   BOOST_TEST(tests::contains(notes_of({log, script}), script + kWhy));
   BOOST_TEST(tests::contains(notes_of({log, "--run", script}), script + kWhy));
-  BOOST_TEST(tests::contains(notes_of({log, "--run", kCommand + kBad}), "--run" + kWhy));
+  BOOST_TEST(tests::contains(notes_of({log, "--run", kStatedCommand + kBad}), "--run" + kWhy));
   // Another one beside it may not be the run's.
-  put("other.sh", kCommand);
+  put("other.sh", kStatedCommand);
   BOOST_TEST(tests::contains(notes_of({run_folder}), script + kWhy));
   BOOST_TEST(!tests::contains(notes_of({run_folder}), "other.sh"));
   // With nothing else there is nothing to diagnose.
@@ -76,10 +77,10 @@ BOOST_AUTO_TEST_CASE(files_about_something_else_are_not_noted) {
 
 // Ranks that a script leaves open are those of the log.
 BOOST_AUTO_TEST_CASE(a_script_has_the_ranks_of_its_log) {
-  const std::string fits = put("job.sh", kCommand + "--tensor-model-parallel-size 4\n");
+  const std::string fits = put("job.sh", kStatedCommand + "--tensor-model-parallel-size 4\n");
   BOOST_TEST(!tests::contains(notes_of({folder.file("run")}), "not understood"));
   BOOST_TEST(!tests::contains(notes_of({log, "--run", fits}), "not understood"));
-  const std::string too_large = put("job.sh", kCommand + "--tensor-model-parallel-size 16\n");
+  const std::string too_large = put("job.sh", kStatedCommand + "--tensor-model-parallel-size 16\n");
   const std::string of_folder = notes_of({folder.file("run")});
   BOOST_TEST(tests::contains(of_folder, too_large + " is not understood"), of_folder);
   BOOST_TEST(tests::contains(of_folder, "does not divide the 8 ranks"), of_folder);

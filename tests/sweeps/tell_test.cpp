@@ -14,27 +14,28 @@ namespace {
 
 using nlohmann::json;
 
-const std::string kFake =
+const std::string kToldEngine =
     std::string(MOETUNE_SOURCE_DIR) + "/tests/fakes/pretrain_gpt/pretrain_gpt";
-const std::string kCommand = kFake +
-                             " --bf16 --micro-batch-size 1 --global-batch-size 64 --seq-length "
-                             "4096 --train-iters 500 ";
+const std::string kToldCommand = kToldEngine +
+                                 " --bf16 --micro-batch-size 1 --global-batch-size 64 --seq-length "
+                                 "4096 --train-iters 500 ";
 
 /// A sweep of trials of eleven steps, and the logs that people bring.
 struct Tell : tests::Cli {
   explicit Tell(const std::string& dialect = "megatron-lm", const std::string& axis = "tp") {
     const std::string steps = dialect == "command" ? "--exit-interval {steps} " : "";
-    json engine = {{"dialect", dialect}, {"run", kCommand + steps + "{flags}"}, {"gpus", 8}};
+    json settings = {{"dialect", dialect}, {"run", kToldCommand + steps + "{flags}"}, {"gpus", 8}};
     tests::write_text(
         sweep,
-        json{{"name", "told"}, {"engine", engine}, {"space", {{axis, {2}}}}, {"num_steps", 8}}
+        json{{"name", "told"}, {"engine", settings}, {"space", {{axis, {2}}}}, {"num_steps", 8}}
             .dump());
   }
   /// Writes the log of the command with `flags`, through a filter of the shell.
   std::string made(const std::string& name, const std::string& flags,
                    const std::string& filter = "cat") const {
     const std::string path = folder.file(name);
-    const std::string command = fmt::format("({}{}) 2>&1 | {} > {}", kCommand, flags, filter, path);
+    const std::string command =
+        fmt::format("({}{}) 2>&1 | {} > {}", kToldCommand, flags, filter, path);
     BOOST_TEST(std::system(command.c_str()) == 0);
     return path;
   }

@@ -41,30 +41,14 @@ double own_multiprocessors(Dispatcher dispatcher) {
   return dispatcher == Dispatcher::deepep ? 20 : 16;
 }
 
-/// What the busiest link of each kind is busy with at its full speed, for the balanced rows of a
-/// micro-batch.
-struct Moved {
-  double intra_ns = 0;
-  double inter_ns = 0;
-  double latency_ns = 0;
-};
-Moved moved_by(const PlanRun& run, Dispatcher dispatcher) {
-  const spec::PlanKnobs& k = run.knobs;
-  const spec::HardwareSpec& hardware = *run.hardware;
-  const spec::Placement placement =
-      placement_of(hardware, spec::GridGroup{int64_t{k.ep} * k.etp, 1, 0});
+/// Rows of a micro-batch, balanced. Each slice of an expert counts as a destination.
+spec::ExpertTraffic traffic_of(const PlanRun& run) {
   const spec::ModelSpec& model = *run.model;
   const int64_t width = model.moe_latent_size > 0 ? model.moe_latent_size : model.hidden_size;
-  const auto tokens = static_cast<int64_t>(sequence_tokens(run));
-  const int64_t element = has_wide_elements(k) ? 4 : 2;
-  // Each slice of an expert counts as a destination.
-  const spec::ExpertTraffic traffic{tokens, element * width,
-                                    std::max<int64_t>(model.num_experts, 1) * k.etp,
-                                    std::max<int64_t>(model.experts_per_token, 1) * k.etp};
-  const spec::LinkBytes bytes = spec::dispatch_bytes(dispatcher, placement, traffic);
-  const spec::LinkSpec& link = placement.num_nodes > 1 ? hardware.inter_node : hardware.intra_node;
-  return {hardware.intra_node.transfer_ns(bytes.intra),
-          hardware.inter_node.transfer_ns(bytes.inter), static_cast<double>(link.latency_ns)};
+  const int64_t element = has_wide_elements(run.knobs) ? 4 : 2;
+  return {static_cast<int64_t>(sequence_tokens(run)), element * width,
+          std::max<int64_t>(model.num_experts, 1) * run.knobs.etp,
+          std::max<int64_t>(model.experts_per_token, 1) * run.knobs.etp};
 }
 
 }  // namespace
@@ -86,26 +70,33 @@ double group_seconds(const spec::HardwareSpec& hardware, spec::CollectiveKind ki
 
 double exchange_seconds(const PlanRun& run) {
   const spec::PlanKnobs& k = run.knobs;
-  if (int64_t{k.ep} * k.etp <= 1) return 0;
+  const int64_t ranks = int64_t{k.ep} * k.etp;
+  if (ranks <= 1) return 0;
+  const spec::HardwareSpec& hardware = *run.hardware;
+  const spec::Placement placement = placement_of(hardware, spec::GridGroup{ranks, 1, 0});
+  const spec::LinkBytes bytes = spec::dispatch_bytes(k.dispatcher, placement, traffic_of(run));
   constexpr int64_t kUsualNode = 8;
-  const Moved moved = moved_by(run, k.dispatcher);
   const LinkShares shares = shares_of(k.dispatcher, run.hardware->devices_per_node > kUsualNode);
+  const double intra = hardware.intra_node.transfer_ns(bytes.intra) / shares.intra;
+  const double inter = hardware.inter_node.transfer_ns(bytes.inter) / shares.inter;
+  const double latency = static_cast<double>(
+      placement.num_nodes > 1 ? hardware.inter_node.latency_ns : hardware.intra_node.latency_ns);
   // The dispatcher's own number of multiprocessors fills the links; fewer move less (assumed).
   const double few = std::max(1.0, own_multiprocessors(k.dispatcher) / exchange_multiprocessors(k));
   // Padded experts have as many rows on every rank, whatever was routed. Of what a capacity drops
   // without padding the price is kept: rates were fitted with it.
   const bool is_padded = k.pad_to_capacity && k.capacity_factor > 0;
   const double rows = is_padded ? expert_rows_ratio(run) : run.load;
-  return 1e-9 *
-         (moved.latency_ns +
-          few * rows * std::max(moved.intra_ns / shares.intra, moved.inter_ns / shares.inter));
+  return 1e-9 * (latency + few * rows * std::max(intra, inter));
 }
 
 double exchange_over_links(const PlanRun& run) {
   const double seconds = exchange_seconds(run);
   if (seconds <= 0) return 1;
-  const Moved moved = moved_by(run, Dispatcher::alltoall);
-  return seconds * 1e9 / (moved.latency_ns + std::max(moved.intra_ns, moved.inter_ns));
+  const spec::ExpertTraffic traffic = traffic_of(run);
+  const auto bytes = static_cast<double>(traffic.num_tokens * traffic.top_k * traffic.token_bytes);
+  return seconds / group_seconds(*run.hardware, spec::CollectiveKind::all_to_all,
+                                 run.knobs.ep * run.knobs.etp, 1, bytes);
 }
 
 }  // namespace moetune::tuner::planner

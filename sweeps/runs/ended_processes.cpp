@@ -52,6 +52,19 @@ struct TaskEnd {
 constexpr std::array kTaskEnds = {TaskEnd{": Killed", kKill}, TaskEnd{": Terminated", kTerminate},
                                   TaskEnd{": Aborted", kAbort}};
 
+/// What a command that trains has in it, as a shell shows it. Others, such as "nvidia-smi dmon", a
+/// script has started beside it.
+constexpr std::array<std::string_view, 11> kTrainingWords = {
+    "python",     "torchrun", "srun",        "mpirun",    "mpiexec", "deepspeed",
+    "accelerate", ".py",      "singularity", "apptainer", ".sh"};
+
+bool may_train(std::string_view command) {
+  if (command.starts_with('$') || command.starts_with("\"$")) return true;  // "$CMD"
+  return std::ranges::any_of(kTrainingWords, [&](std::string_view word) {
+    return command.find(word) != std::string_view::npos;
+  });
+}
+
 /// "task 3:" of srun, "process rank 3" of mpirun, "[rank: 3] Child process" of Lightning; -1 where
 /// several are named, or none.
 int rank_in(std::string_view text) {
@@ -131,7 +144,8 @@ bool read_signalled_task(const FailureForm& form, std::string_view text, size_t 
   return true;
 }
 
-bool read_killed_by_shell(const FailureForm&, std::string_view text, size_t at, LogCollector& log) {
+bool read_killed_by_shell(const FailureForm& form, std::string_view text, size_t at,
+                          LogCollector& log) {
   // The process's number stands between the line's and the word.
   const std::string_view front = text.substr(0, at);
   const size_t line = front.rfind(": line ");
@@ -141,8 +155,14 @@ bool read_killed_by_shell(const FailureForm&, std::string_view text, size_t at, 
   const bool is_number = !pid.empty() && std::ranges::all_of(pid, [](unsigned char c) {
     return std::isdigit(c) != 0;
   });
-  if (!is_number) return false;
+  if (!is_number || !may_train(log_text::bare(text.substr(at + form.anchor.size())))) return false;
   add_end(log, -1, -kKill, "", "");
+  return true;
+}
+
+bool read_killed_worker(const FailureForm& form, std::string_view text, size_t, LogCollector& log) {
+  // Slurm kills the workers with their ranks.
+  log.add_failure(log.is_step_ended ? failure_form("ended") : form, -1, text);
   return true;
 }
 

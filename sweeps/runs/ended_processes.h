@@ -28,9 +28,13 @@ bool read_named_signal(const FailureForm& form, std::string_view text, size_t at
 /// "srun: error: node01: task 5: Killed", "tasks 0-3: Terminated".
 bool read_signalled_task(const FailureForm& form, std::string_view text, size_t at,
                          LogCollector& log);
-/// "job.sh: line 12:  4242 Killed                  torchrun ..." of a shell.
+/// "job.sh: line 12:  4242 Killed                  torchrun ..." of a shell, of what trains only:
+/// scripts kill what they had started beside it.
 bool read_killed_by_shell(const FailureForm& form, std::string_view text, size_t at,
                           LogCollector& log);
+/// "DataLoader worker (pid 4242) is killed by signal: Killed." of PyTorch.
+bool read_killed_worker(const FailureForm& form, std::string_view text, size_t at,
+                        LogCollector& log);
 /// "srun: Terminating StepId=4242.0", "srun: Job step aborted: Waiting up to 32 seconds ...".
 bool read_step_end(const FailureForm& form, std::string_view text, size_t at, LogCollector& log);
 /// "Unable to shutdown process 4242 via 15, forcefully exiting via 9" of torchrun.

@@ -27,6 +27,7 @@ using processes::read_box_time;
 using processes::read_exit_code;
 using processes::read_forced;
 using processes::read_killed_by_shell;
+using processes::read_killed_worker;
 using processes::read_named_signal;
 using processes::read_on_signal;
 using processes::read_signalled_task;
@@ -240,9 +241,17 @@ bool read_srun(const FailureForm& form, std::string_view text, size_t at, LogCol
   return true;
 }
 
-/// "Job allocation 4242 has been revoked."
+/// "salloc: Relinquishing job allocation 4242": salloc gives the nodes back by itself, as its
+/// command has ended.
+bool read_given_back(const FailureForm&, std::string_view, size_t, LogCollector& log) {
+  log.is_allocation_given_back = true;
+  return true;
+}
+
+/// "Job allocation 4242 has been revoked.", which salloc also says of what it has given back.
 bool read_revoked(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
   if (text.substr(0, at).find("Job allocation ") == std::string_view::npos) return false;
+  if (log.is_allocation_given_back) return false;
   log.add_failure(form, -1, text);
   return true;
 }
@@ -313,8 +322,7 @@ constexpr FailureForm kFailureForms[] = {
     {"slurm-cancelled", " has been revoked", kInterrupted, Blame::outside,
      "Slurm took the nodes back", false, read_revoked},
     {"time-limit", "PBS: job killed: walltime", kInterrupted, Blame::outside,
-     "the time limit of "
-     "PBS"},
+     "the time limit of PBS"},
     {"time-limit", "TERM_RUNLIMIT: ", kInterrupted, Blame::outside, "the time limit of LSF"},
     // Configuration.
     {"arguments", "error: unrecognized arguments:", kFailed, Blame::cause,
@@ -384,7 +392,8 @@ constexpr FailureForm kFailureForms[] = {
     {"host-oom", "ut of memory: Kill", kOom, Blame::cause,
      "the host ran out of memory (not the GPU): the kernel killed a process"},
     {"host-oom", "OOMKilled", kOom, Blame::cause,
-     "the host ran out of memory (not the GPU): a container was killed"},
+     "the host ran out of memory (not the GPU): a container was killed", false,
+     out_of_memory::read_container},
     {"host-oom", "exceeded memory limit (", kOom, Blame::cause,
      "the host ran out of memory (not the GPU): the job was killed", false,
      out_of_memory::read_job_limit},
@@ -402,7 +411,8 @@ constexpr FailureForm kFailureForms[] = {
      "the host ran out of memory (not the GPU): Ray killed a process"},
     // Its process lives to tell it: no scheduler ended the run.
     {"host-oom", "is killed by signal: Killed", kOom, Blame::cause,
-     "the host ran out of memory (not the GPU): a worker that loads data was killed"},
+     "the host ran out of memory (not the GPU): a worker that loads data was killed", false,
+     read_killed_worker},
     {"host-oom", "MemoryError", kOom, Blame::cause, "the host ran out of memory (not the GPU)",
      kInTraceback, out_of_memory::read_memory_error},
     {"host-oom", "std::bad_alloc", kOom, Blame::cause, "the host ran out of memory (not the GPU)",
@@ -549,6 +559,8 @@ constexpr FailureForm kFailureForms[] = {
     {"box", " exited on signal ", kCrashed, Blame::consequence, "", false, read_on_signal},
     {"box", " terminated with signal SIG", kCrashed, Blame::consequence, "", false,
      read_named_signal},
+    {"box", "salloc: Relinquishing job allocation ", kInterrupted, Blame::consequence, "", false,
+     read_given_back},
     {"box", "srun: Terminating ", kCrashed, Blame::consequence, "", false, read_step_end},
     {"box", "Job step aborted: ", kCrashed, Blame::consequence, "", false, read_step_end},
     {"box", ": Killed", kCrashed, Blame::consequence, "", false, read_signalled_task},

@@ -90,6 +90,7 @@ void LogCollector::begin_attempt() {
   step_of_writer_.clear();
   failure_of_.clear();
   is_step_ended = false;
+  is_allocation_given_back = false;
   ++log_.num_attempts;
   if (log_.attempts.size() == kMostAttempts) log_.attempts.erase(log_.attempts.begin());
   const auto last_time = now().last_time_s;

@@ -80,6 +80,8 @@ class LogCollector {
   std::set<int64_t> forced_pids;
   /// Slurm said that it ends what is left: who is killed from here on is a victim.
   bool is_step_ended = false;
+  /// salloc said that it gives its nodes back.
+  bool is_allocation_given_back = false;
 
  private:
   struct Block {

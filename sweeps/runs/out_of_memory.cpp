@@ -43,8 +43,11 @@ OutOfMemoryFacts facts_of_message(std::string_view text) {
   // "Process 4242 has 61.2 GiB memory in use.": another one, or, where none is "this process",
   // itself.
   int64_t named_bytes = 0;
-  for (auto left = behind(*rest, "Process "); left; left = behind(*left, "Process ")) {
-    named_bytes += std::min(bytes(*left, " has "), facts.capacity_bytes);
+  constexpr std::string_view kProcess = "Process ";
+  for (auto left = behind(*rest, kProcess); left; left = behind(*left, kProcess)) {
+    // No further than to the next one: a line may repeat the word.
+    named_bytes += bytes(left->substr(0, left->find(kProcess)), " has ");
+    named_bytes = std::min(named_bytes, facts.capacity_bytes);
   }
   (facts.in_use_bytes == 0 ? facts.in_use_bytes : facts.others_bytes) = named_bytes;
   const auto held = behind(*rest, "Of the allocated memory ");
@@ -90,6 +93,16 @@ bool read_exception_class(const FailureForm& form, std::string_view text, size_t
                              !path.ends_with('(');  // "RayTaskError(OutOfMemoryError)"
   if (is_of_another || path.starts_with("java.")) return false;
   if (facts_of_message(text.substr(at)).asked_bytes > 0) return false;
+  log.add_failure(form, -1, text);
+  return true;
+}
+
+/// "Last State: Terminated, Reason: OOMKilled" of Kubernetes, "OOMKilled": true of Docker, which
+/// says of every container whether it was.
+bool read_container(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
+  std::string_view value = text.substr(at + form.anchor.size());
+  value.remove_prefix(std::min(value.find_first_not_of("\"':= "), value.size()));
+  if (value.starts_with("false") || value.starts_with("False")) return false;
   log.add_failure(form, -1, text);
   return true;
 }

@@ -26,6 +26,7 @@ bool read_queue_without_memory(const FailureForm& form, std::string_view text, s
 // Of the host.
 bool read_memory_error(const FailureForm& form, std::string_view text, size_t at,
                        LogCollector& log);
+bool read_container(const FailureForm& form, std::string_view text, size_t at, LogCollector& log);
 bool read_bad_alloc(const FailureForm& form, std::string_view text, size_t at, LogCollector& log);
 bool read_job_limit(const FailureForm& form, std::string_view text, size_t at, LogCollector& log);
 

@@ -321,14 +321,51 @@ BOOST_AUTO_TEST_CASE(words_that_are_no_failures) {
         "Job 1 exceeded memory limit (67108864 > 65536000)", "server: Killed the cache",
         "step 3: Killed  branches: 5", "Child process with PID 42 terminated with code 0.",
         "NCCL WARN Cuda failure 1 'invalid argument'", "kernel launch failed: will retry",
-        "the certificate has been revoked", "command terminated with exit code 0",
-        "process 1 terminated with signal SIGUSR1"}) {
+        "the certificate has been revoked", "    \"OOMKilled\": false,", "OOMKilled=False",
+        "job.sh: line 12:  4242 Killed                  nvidia-smi dmon > gpu.log",
+        "command terminated with exit code 0", "process 1 terminated with signal SIGUSR1"}) {
     const RunFacts facts = facts_of(megatron_steps(1, 3) + text + "\n");
     BOOST_TEST(!facts.root.has_value(), text << ": " << facts.reason);
   }
   // Python's own class, and not one that ends alike.
   const RunFacts rmm = facts_of(megatron_steps(1, 3) + traceback("", "rmm.MyMemoryError: no room"));
   BOOST_TEST(rmm.root->kind == "python-error");
+}
+
+// salloc says the same of an allocation that it has given back itself.
+BOOST_AUTO_TEST_CASE(an_allocation_that_was_given_back_was_not_taken) {
+  const std::string end =
+      "salloc: Relinquishing job allocation 4242\n"
+      "salloc: Job allocation 4242 has been revoked.\n";
+  const std::string failed = "srun: error: node01: task 3: Exited with exit code 1\n";
+  BOOST_TEST(!facts_of(megatron_steps(1, 3) + end).root.has_value());
+  const RunFacts facts = facts_of(megatron_steps(1, 3) + failed + end);
+  BOOST_REQUIRE(facts.root.has_value());
+  BOOST_TEST(facts.root->kind == "exit-code", facts.reason);
+}
+
+// Its workers are killed with a rank: they say nothing of the host's memory.
+BOOST_AUTO_TEST_CASE(workers_that_are_killed_with_the_step_are_victims) {
+  const RunFacts facts = facts_of(
+      megatron_steps(1, 3) + traceback("[rank3]: ", "ValueError: broken") +
+      "srun: error: node01: task 3: Exited with exit code 1\nsrun: Terminating StepId=1.0\n" +
+      traceback("[rank1]: ",
+                "RuntimeError: DataLoader worker (pid 5151) is killed by signal: Killed."));
+  BOOST_REQUIRE(facts.root.has_value());
+  BOOST_TEST(facts.root->kind == "python-error", facts.reason);
+  BOOST_TEST(facts.root->rank == 3);
+}
+
+BOOST_AUTO_TEST_CASE(memory_of_other_processes_is_counted_once_each) {
+  const RunFacts facts = facts_of(
+      megatron_steps(1, 3) +
+      "[rank5]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has "
+      "a total capacity of 80.00 GiB of which 1.00 GiB is free. Process 1 was not found. Process 2 "
+      "has 10.00 GiB memory in use. Process 3 has 20.00 GiB memory in use. Including non-PyTorch "
+      "memory, this process has 40.00 GiB memory in use.\n");
+  BOOST_REQUIRE(facts.root.has_value());
+  BOOST_REQUIRE(facts.root->memory.has_value());
+  BOOST_TEST(facts.root->memory->others_bytes == int64_t{30} << 30);
 }
 
 // Ray tells the class first, and its figures further down.

@@ -20,7 +20,6 @@
 #include "profiler/analysis/launch_order.h"
 #include "profiler/analysis/recurring_steps.h"
 #include "profiler/analysis/step_causes.h"
-#include "profiler/analysis/trace_causes.h"
 
 namespace moetune::profiler {
 namespace {
@@ -129,7 +128,7 @@ void ImportedSteps::add_rank(uint32_t index) {
   }
   rank.loading = loading_of(trace);
   rank.program = program_of(trace);
-  rank.is_offloading = has_offload(trace);
+  rank.offloading = offloading_of(trace);
   find_stream_waits(rank);
 }
 
@@ -293,9 +292,9 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row, WorkNames& 
                             (op.path == CopyPath::to_device || op.path == CopyPath::to_host);
   if (is_host_copy) {
     record.kind = RecordKind::memcpy;
-    record.name = is_offload(op, rank.is_offloading) ? "offload"
-                  : op.path == CopyPath::to_device   ? "input"
-                                                     : kReadValue;
+    record.name = is_offload(op, rank.offloading)  ? "offload"
+                  : op.path == CopyPath::to_device ? "input"
+                                                   : kReadValue;
     record.bytes = op.bytes;
   } else if (rank.work.of(op) != WorkClass::communication) {
     record.name = name_of_work(rank, op, names);
@@ -489,10 +488,11 @@ class ImportedSteps::Writer {
       return nullptr;
     }
     // Whatever was enqueued before it is waited for, too, but only as the copy is.
-    if (rank_.is_offloading) return "wait for offload";
+    if (rank_.offloading.is_both_ways) return "wait for offload";
     const int64_t copying_ns = overlap_ns(wait, {last_copy_->start_ns, last_copy_->end_ns});
     if (2 * copying_ns <= wait.length_ns()) return nullptr;
-    return last_copy_->path == CopyPath::to_device ? "wait for input" : "wait for offload";
+    if (last_copy_->path == CopyPath::to_device) return "wait for input";
+    return is_offload(*last_copy_, rank_.offloading) ? "wait for offload" : nullptr;
   }
 
   /// Kernels between an exchange that brings rows of experts and the one that takes them back are

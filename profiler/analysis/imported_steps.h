@@ -15,6 +15,7 @@
 #include "profiler/analysis/intervals.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/overlap.h"
+#include "profiler/analysis/trace_causes.h"
 #include "profiler/analysis/trace_windows.h"
 #include "profiler/imported_trace.h"
 #include "profiler/record.h"
@@ -64,8 +65,8 @@ constexpr int64_t kRoundingNs = 3;
 ///  - Kernels with the same name and number of threads count as the same kernel, "name/threads".
 ///  - A copy whose call returns after the copy has ended blocks the host. Where it had to wait for
 ///    work enqueued before it, so did the host: of the call no more than kUsualLaunchNs is
-///    launching. Copies to and from the host are offload if both directions matter (has_offload);
-///    else tensors that go to the host are, and what comes from there is input.
+///    launching. Copies to and from the host are offload if both directions matter; else tensors
+///    that go to the host in most steps are (Offloading), and what comes from there is input.
 ///  - A message between stages that is matched is a send and a receive. The time of others is
 ///    waiting for a stage. A collective, and a message of another group, transfers from the arrival
 ///    of the last matched rank on; if unmatched, all the time.
@@ -121,7 +122,7 @@ class ImportedSteps {
     std::vector<StreamWait> stream_waits;
     IntervalSet loading;
     IntervalSet program;
-    bool is_offloading = false;
+    Offloading offloading;
   };
   /// What an operation's record gets from the matched collective that it is a part of.
   struct MatchedOp {

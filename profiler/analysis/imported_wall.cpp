@@ -48,7 +48,7 @@ class Judge {
       : traces_(traces), peaks_(peaks), memory_(memory) {
     for (const ImportedTrace& trace : traces) {
       JudgedRank& rank = ranks_.emplace_back();
-      is_offload_one_way_ = is_offload_one_way_ && !has_offload(trace);
+      is_offload_one_way_ = is_offload_one_way_ && !offloading_of(trace).is_both_ways;
       const TraceExtent extent = extent_of(trace);
       if (extent.last_ns - extent.first_ns > kMaxTraceNs) {
         has_absurd_times_ = true;

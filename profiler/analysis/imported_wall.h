@@ -63,7 +63,8 @@ struct ImportedWall {
 ///    known to be missing, or less than half and the rest may be messages, there is no verdict. Nor
 ///    is there where collectives that two ranks have in common do not end together.
 ///  - Messages between stages are pipeline. Copies to and from the host are memory if both
-///    directions matter (offload), else tensors that go to the host are memory and input is host.
+///    directions matter (offload), else tensors that go to the host in most steps are memory, and
+///    the rest is host.
 ///  - The largest share is the label if it reaches kLeastBindingRatio. Otherwise the label is
 ///    compute. If the unexplained share is too large for that (is_sure), there is no verdict.
 ///  - Where steps can be replayed, they are replayed without the causes of each label

@@ -17,7 +17,8 @@ namespace moetune::profiler {
 /// Name of a collective by which ranks send each other the rows of their experts, where the group's
 /// name does not tell.
 inline constexpr const char* kExpertExchange = "expert_exchange";
-/// Name of a copy by which the program reads a number from the device: it comes with a wait.
+/// Name of a copy by which the program reads a number from the device, or now and then more: it
+/// comes with a wait.
 inline constexpr const char* kReadValue = "value";
 
 /// The least time that a kernel's work takes on the device, where its peaks are known (Williams,

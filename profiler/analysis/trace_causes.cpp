@@ -39,7 +39,7 @@ class CauseSweep {
       : trace_(trace),
         window_(window),
         wide_(wide),
-        has_offload_(has_offload(trace)),
+        offloading_(offloading_of(trace)),
         cursor_ns_(window.time.start_ns) {
     ends_.fill(std::numeric_limits<int64_t>::min());
     ops_.fill(kNoRow);
@@ -117,8 +117,8 @@ class CauseSweep {
         case Lane::host_copy:
         case Lane::count:
           add(cursor_ns_, until_ns,
-              is_offload(trace_.ops[ops_[lane]], has_offload_) ? IdleCause::offload
-                                                               : IdleCause::host_copy,
+              is_offload(trace_.ops[ops_[lane]], offloading_) ? IdleCause::offload
+                                                              : IdleCause::host_copy,
               ops_[lane]);
           break;
       }
@@ -161,7 +161,7 @@ class CauseSweep {
   const ImportedTrace& trace_;
   const TraceWindow& window_;
   const WorkClasses& wide_;
-  bool has_offload_;
+  Offloading offloading_;
   int64_t cursor_ns_;
   std::array<int64_t, kNumLanes> ends_;
   std::array<uint32_t, kNumLanes> ops_;  // that ends last
@@ -266,22 +266,34 @@ bool is_value(const ImportedOp& op) {
   return op.kind == ActivityKind::copy && op.bytes > 0 && op.bytes < kLeastTensorBytes;
 }
 
-bool has_offload(const ImportedTrace& trace) {
+Offloading offloading_of(const ImportedTrace& trace) {
   double to_host_ns = 0;
   double to_device_ns = 0;
+  std::vector<int64_t> starts_ns;
+  for (const ImportedStep& step : trace.steps) starts_ns.push_back(step.start_ns);
+  std::ranges::sort(starts_ns);
+  std::vector<bool> sends(starts_ns.size());  // by step
   for (const ImportedOp& op : trace.ops) {
     if (op.kind != ActivityKind::copy || is_value(op)) continue;
     const auto ns = static_cast<double>(op.duration_ns());
-    if (op.path == CopyPath::to_host) to_host_ns += ns;
     if (op.path == CopyPath::to_device) to_device_ns += ns;
+    if (op.path != CopyPath::to_host) continue;
+    to_host_ns += ns;
+    const HostCall* call = trace.launch_of(op);
+    const auto behind =
+        std::ranges::upper_bound(starts_ns, call == nullptr ? op.start_ns : call->start_ns);
+    if (behind != starts_ns.begin())
+      sends[static_cast<size_t>(behind - starts_ns.begin()) - 1] = true;
   }
-  return 5 * std::min(to_host_ns, to_device_ns) > to_host_ns + to_device_ns;
+  return {5 * std::min(to_host_ns, to_device_ns) > to_host_ns + to_device_ns,
+          sends.empty() || 2 * std::ranges::count(sends, true) > std::ssize(sends)};
 }
 
-bool is_offload(const ImportedOp& op, bool has_offload) {
+bool is_offload(const ImportedOp& op, const Offloading& offloading) {
   if (op.kind != ActivityKind::copy) return false;
-  if (op.path == CopyPath::to_device) return has_offload;
-  return op.path == CopyPath::to_host && (has_offload || !is_value(op));
+  if (op.path == CopyPath::to_device) return offloading.is_both_ways;
+  if (op.path != CopyPath::to_host) return false;
+  return offloading.is_both_ways || (offloading.is_steady && !is_value(op));
 }
 
 std::array<HostPart, 6> parts_of(const HostTime& host) {

@@ -76,12 +76,17 @@ bool is_in_program(const IntervalSet& program, const Interval& gap);
 /// Whether a copy is too small for a tensor: what the program reads to go on, or writes.
 bool is_value(const ImportedOp& op);
 
-/// Whether copies of tensors to and from the host are offloading: more than a fifth of their time
-/// goes each way. Otherwise those to the device are input.
-bool has_offload(const ImportedTrace& trace);
-/// Whether a copy is offloading, in a trace that has it both ways or not. A tensor that goes to the
-/// host is never input: it makes room on the device, or is kept elsewhere.
-bool is_offload(const ImportedOp& op, bool has_offload);
+/// Which copies of tensors to and from the host are offloading. Others to the device are input.
+struct Offloading {
+  /// More than a fifth of their time goes each way.
+  bool is_both_ways = false;
+  /// They go to the host in more than half of the steps: a checkpoint is saved in few.
+  bool is_steady = false;
+};
+Offloading offloading_of(const ImportedTrace& trace);
+/// Whether a copy is offloading. A tensor that goes to the host is never input: it makes room on
+/// the device, or is kept elsewhere.
+bool is_offload(const ImportedOp& op, const Offloading& offloading);
 
 /// What the host did while it was late: nanoseconds of the launching threads.
 struct HostTime {

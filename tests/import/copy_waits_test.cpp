@@ -221,6 +221,42 @@ BOOST_AUTO_TEST_CASE(tensors_that_only_go_to_the_host_are_offloading_and_no_inpu
   BOOST_TEST(numbers.sub_cause == "sync", numbers.summary);
 }
 
+// A checkpoint goes to the host in few steps, and the host waits for it. Offloading is of each
+// step.
+BOOST_AUTO_TEST_CASE(what_goes_to_the_host_now_and_then_is_no_offloading) {
+  const auto of_steps = [](int every) {
+    EventText events;
+    int id = 0;
+    double at_us = 0;
+    for (int step = 0; step < 6; ++step) {
+      const double begun_us = at_us;
+      for (int layer = 0; layer < 8; ++layer) {
+        ++id;
+        events.call(at_us, 5, id).kernel(at_us + 6, 100, id);
+        at_us += 104;
+      }
+      if (step % every == 0) {
+        ++id;
+        events.call(at_us, 1500, id, "cudaMemcpyAsync")
+            .copy(at_us + 10, 1480, id, "Memcpy DtoH (Device -> Pageable)", 7, 40 << 20);
+        at_us += 1500;
+      }
+      events.range(begun_us, at_us - begun_us, "ProfilerStep#" + std::to_string(step));
+    }
+    return verdict_of(events);
+  };
+  const auto share = [](const ImportedWall& wall, WallLabel label) {
+    return wall.shares[static_cast<size_t>(label)];
+  };
+  const ImportedWall steady = of_steps(1);
+  BOOST_TEST(steady.sub_cause == "offload", steady.summary);
+  const ImportedWall rare = of_steps(3);
+  BOOST_TEST(rare.sub_cause != "offload", rare.summary);
+  BOOST_TEST(rare.sub_ceilings[static_cast<size_t>(SubCause::offload)] == 0, rare.summary);
+  BOOST_TEST(share(rare, WallLabel::memory) == 0);
+  BOOST_TEST(share(rare, WallLabel::host) > 0.3);
+}
+
 // A rank that sends tensors to its host keeps the others waiting: that is memory on all of them.
 BOOST_AUTO_TEST_CASE(a_rank_that_waits_for_one_that_offloads_waits_for_memory) {
   std::vector<ImportedTrace> traces;

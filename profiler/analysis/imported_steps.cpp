@@ -446,7 +446,11 @@ class ImportedSteps::Writer {
     const int64_t id = add(std::move(record));
     follow_exchanges(row, id);
     device_end_ns_ = std::max(device_end_ns_, op.end_ns);
-    last_ends_ns_[op.stream] = op.end_ns;
+    // Programs have some dozens of streams; of each copy all are looked through.
+    constexpr size_t kMostStreams = 256;
+    if (last_ends_ns_.size() < kMostStreams || last_ends_ns_.contains(op.stream)) {
+      last_ends_ns_[op.stream] = op.end_ns;
+    }
     if (!rank_.stream_waits.empty()) {
       launched_[op.stream].push_back({call == nullptr ? host_ns_ : call->start_ns, id});
     }
@@ -591,7 +595,8 @@ class ImportedSteps::Writer {
   StepTrace step_;
   int64_t host_ns_ = 0;
   int64_t device_end_ns_ = 0;
-  std::map<uint32_t, int64_t> last_ends_ns_;  ///< by stream: of what was enqueued last on it
+  /// By stream, not all of very many: of what was enqueued last on it.
+  std::map<uint32_t, int64_t> last_ends_ns_;
   const ImportedOp* last_copy_ =
       nullptr;  ///< what was enqueued last, if it is a copy, until the host waits
   std::vector<ExpertKernel> expert_kernels_;  ///< since an exchange brought rows

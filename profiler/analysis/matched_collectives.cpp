@@ -1,6 +1,7 @@
 #include "profiler/analysis/matched_collectives.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <deque>
@@ -170,12 +171,21 @@ struct MatchedSeries {
   int64_t num_ops = 0;
 };
 
-/// Whether two ranks that have as many instances of a series must have them in common: enough to
-/// tell, and the file names all their members.
+/// Whether a collective of that kind goes from one member to the others, or the other way: who
+/// sends need not wait for who receives, and ends before.
+bool is_one_sided(std::string_view kind) {
+  constexpr std::array<std::string_view, 4> kKinds = {"reduce", "_reduce_oop", "gather", "scatter"};
+  constexpr std::array<std::string_view, 3> kParts = {"broadcast", "Broadcast", "Kernel_Reduce_"};
+  const auto is_in_kind = [&](std::string_view part) { return kind.find(part) != kind.npos; };
+  return std::ranges::find(kKinds, kind) != kKinds.end() || std::ranges::any_of(kParts, is_in_kind);
+}
+
+/// Whether two ranks that have as many instances of a series must have them in common, and end
+/// together: enough to tell, and the file names all their members.
 bool is_in_common(const SeriesKey& key, size_t num_instances) {
   constexpr size_t kFewest = 8;
   const std::string& members = std::get<1>(key);
-  return num_instances >= kFewest && !members.empty() &&
+  return num_instances >= kFewest && !members.empty() && !is_one_sided(std::get<2>(key)) &&
          members.find("...") == std::string::npos;  // cut short
 }
 

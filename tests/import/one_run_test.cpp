@@ -22,6 +22,7 @@ struct Layers {
   int num_layers = 40;
   double product_us = 100;
   std::string members = "[0, 1]";
+  std::string collective = "allreduce";
 };
 
 ImportedTrace trace_of(const Layers& layers, const std::string& facts = "") {
@@ -32,7 +33,8 @@ ImportedTrace trace_of(const Layers& layers, const std::string& facts = "") {
     device_us += layers.product_us;
     events.call(4 * i + 2, 1, 2 * i + 2)
         .kernel(device_us, 200, 2 * i + 2, "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(x)", 7,
-                R"(, "Collective name": "allreduce", "In msg nelems": 100, "Out msg nelems": 100,
+                R"(, "Collective name": ")" + layers.collective +
+                    R"(", "In msg nelems": 100, "Out msg nelems": 100,
                 "dtype": "Float", "Process Group Name": "5", "Group size": 2,
                 "Process Group Ranks": ")" +
                     layers.members + "\"");
@@ -46,7 +48,8 @@ ImportedTrace trace_of(const Layers& layers, const std::string& facts = "") {
 std::vector<ImportedTrace> both(const Layers& other, const std::string& first_facts = "",
                                 const std::string& other_facts = "") {
   std::vector<ImportedTrace> traces;
-  traces.push_back(trace_of({.members = other.members}, first_facts));
+  traces.push_back(
+      trace_of({.members = other.members, .collective = other.collective}, first_facts));
   traces.push_back(trace_of(other, other_facts));
   return traces;
 }
@@ -95,6 +98,14 @@ BOOST_AUTO_TEST_CASE(collectives_that_do_not_end_together_are_told) {
   BOOST_TEST(!is_told(classify_imported(both({.rank = 1, .num_layers = 39, .product_us = 160}))));
   BOOST_TEST(
       !is_told(classify_imported(both({.rank = 1, .product_us = 160, .members = "[0, 1, ...]"}))));
+  // Who sends to all does not wait for them, and may be far ahead.
+  for (const char* collective : {"broadcast", "_broadcast_oop", "reduce"}) {
+    BOOST_TEST(
+        !is_told(classify_imported(both({.rank = 1, .product_us = 160, .collective = collective}))),
+        collective);
+  }
+  BOOST_TEST(is_told(classify_imported(
+      both({.rank = 1, .product_us = 160, .collective = "_reduce_scatter_base"}))));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -256,6 +256,15 @@ bool read_revoked(const FailureForm& form, std::string_view text, size_t at, Log
   return true;
 }
 
+/// A connection that is gone. "[W304 05:06:07.089 TCPStore.cpp:125] [c10d] recvValue failed" is a
+/// warning that the first rank's store is not there any more, as after a good end.
+bool read_lost_peer(const FailureForm& form, std::string_view text, size_t, LogCollector& log) {
+  const bool is_warning = text.starts_with("[W") && text.find("TCPStore") != std::string_view::npos;
+  if (is_warning) return false;
+  log.add_failure(form, -1, text);
+  return true;
+}
+
 /// The words of the row say all.
 bool read_without_detail(const FailureForm& form, std::string_view, size_t, LogCollector& log) {
   log.add_failure(form, -1, "");
@@ -504,11 +513,11 @@ constexpr FailureForm kFailureForms[] = {
     {"peer-gone", "Connection closed by peer", kCrashed, Blame::ending, "another rank is gone",
      false, nullptr, kOfAnother},
     {"peer-gone", "Connection reset by peer", kCrashed, Blame::ending, "another rank is gone",
-     false, nullptr, kOfAnother},
+     false, read_lost_peer, kOfAnother},
     {"peer-gone", "Connection closed by remote peer", kCrashed, Blame::ending,
      "another rank is gone", false, nullptr, kOfAnother},
     {"peer-gone", "failed to recv, got 0 bytes", kCrashed, Blame::ending, "another rank is gone",
-     false, nullptr, kOfAnother},
+     false, read_lost_peer, kOfAnother},
     {"peer-gone", "Got completion from peer ", kCrashed, Blame::ending,
      "another rank or the way to it is gone", false, nullptr, kOfAnother},
     {"peer-gone", "RendezvousConnectionError", kCrashed, Blame::ending, "another node is gone",
@@ -520,7 +529,7 @@ constexpr FailureForm kFailureForms[] = {
     {"peer-gone", "A worker died or was killed while executing a task", kCrashed, Blame::ending,
      "a worker of Ray is gone", false, nullptr, kOfAnother},
     {"peer-gone", "Broken pipe", kCrashed, Blame::consequence, "another rank is gone", false,
-     nullptr, kOfAnother},
+     read_lost_peer, kOfAnother},
     // Consequences.
     {"segfault", "Segmentation fault", kCrashed, Blame::ending, "a segmentation fault", false,
      read_task},

@@ -332,6 +332,28 @@ BOOST_AUTO_TEST_CASE(words_that_are_no_failures) {
   BOOST_TEST(rmm.root->kind == "python-error");
 }
 
+// The first rank's store goes with its process, at a good end, too.
+BOOST_AUTO_TEST_CASE(a_warning_that_the_store_is_gone_is_no_failure) {
+  const std::string steps = megatron_steps(1, 3);
+  for (const char* words :
+       {"failed to recv, got 0 bytes", "Connection reset by peer", "Broken pipe"}) {
+    const std::string warning =
+        "[rank1]:[W304 05:16:08.100 TCPStore.cpp:125] [c10d] recvValue failed on SocketImpl(fd=63, "
+        "remote=[n1]:29500): " +
+        std::string(words) + "\n" +
+        "[rank1]:[W304 05:16:08.100 ProcessGroupNCCL.cpp:1662] [PG ID 0 PG GUID 0(default_pg) Rank "
+        "1] Failed to check the \"should dump\" flag on TCPStore, (maybe TCPStore server has shut "
+        "down too early), with error: " +
+        words + "\n";
+    const RunFacts facts = facts_of(steps + warning);
+    BOOST_TEST(!facts.root.has_value(), facts.reason);
+    const std::string error =
+        traceback("[rank1]: ", "torch.distributed.DistNetworkError: " + std::string(words));
+    BOOST_REQUIRE(facts_of(steps + warning + error).root.has_value());
+    BOOST_TEST(facts_of(steps + warning + error).root->kind == "peer-gone");
+  }
+}
+
 // salloc says the same of an allocation that it has given back itself.
 BOOST_AUTO_TEST_CASE(an_allocation_that_was_given_back_was_not_taken) {
   const std::string end =

@@ -59,8 +59,13 @@ bool is_script(const fs::path& path) {
                                                            ".job"};
   const std::string extension = path.extension();
   if (std::ranges::find(kExtensions, extension) != kExtensions.end()) return true;
-  std::string first;
-  std::getline(std::ifstream(path), first);
+  // Data that the command names may have no lines at all.
+  constexpr size_t kLongestFirstLine = 256;
+  std::string first(kLongestFirstLine, '\0');
+  std::ifstream file(path, std::ios::binary);
+  file.read(first.data(), static_cast<std::streamsize>(first.size()));
+  first.resize(static_cast<size_t>(file.gcount()));
+  first.resize(std::min(first.find('\n'), first.size()));
   if (!first.starts_with("#!")) return false;
   constexpr std::array<std::string_view, 4> kShells = {"sh", "bash", "dash", "zsh"};
   std::ranges::replace(first, '/', ' ');

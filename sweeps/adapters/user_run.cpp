@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <span>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -52,6 +53,7 @@ struct JobScript {
   std::string path;
   std::string text;
   std::vector<std::string> arguments;
+  bool gets_flags = false;
 };
 
 bool is_script(const fs::path& path) {
@@ -87,17 +89,46 @@ std::string path_of_word(const std::string& word, const std::string& folder) {
   return {};
 }
 
-/// The first one that has settings. `missing` gets the names of those that are not there.
+bool takes_flags(const std::string& word) {
+  return has_placeholder(word, "flags") || has_placeholder(word, "all_flags");
+}
+
+/// Whether settings are put into a command: what stands before it or behind it is no part of the
+/// run.
+bool takes_settings(const dialects::ShellCommand& command) {
+  const auto takes = [](const std::string& word) {
+    return takes_flags(word) || has_placeholder(word, "config");
+  };
+  return std::ranges::any_of(command.words, takes) ||
+         std::ranges::any_of(command.environment,
+                             [&](const auto& variable) { return takes(variable.second); });
+}
+
+/// Words of a command without the placeholders.
+std::vector<std::string> plain_words(std::span<const std::string> words) {
+  std::vector<std::string> plain;
+  for (const std::string& word : words) {
+    std::string text = without_placeholders(word);
+    if (text != " ") plain.push_back(std::move(text));
+  }
+  return plain;
+}
+
+/// The first one that has settings, of commands that take some. `missing` gets the names of those
+/// that are not there.
 std::optional<JobScript> job_script(const UserRun& run, std::vector<std::string>& missing) {
   const spec::EngineSpec& engine = run.engine();
   const std::string text = without_placeholders(engine.run);
-  for (const dialects::ShellCommand& command : dialects::read_shell(text, "engine.run")) {
+  for (const dialects::ShellCommand& command : dialects::read_shell(engine.run, "engine.run")) {
+    if (!takes_settings(command)) continue;
     for (auto word = command.words.begin(); word != command.words.end(); ++word) {
       const std::string path = path_of_word(*word, engine.folder);
       const bool is_name = word->find_first_of(" \t\n") == std::string::npos;
       if (path.empty() && is_name && word->ends_with(".sh")) missing.push_back(*word);
       if (path.empty() || !is_script(path)) continue;
-      JobScript script{*word, path, read_spec_file(path), {word + 1, command.words.end()}};
+      const std::span<const std::string> behind(word + 1, command.words.end());
+      JobScript script{*word, path, read_spec_file(path), plain_words(behind),
+                       std::ranges::any_of(behind, takes_flags)};
       // One that only hands its arguments on says nothing of its own.
       try {
         if (dialects::has_settings(script.text, *run.dialect, {.source = path})) return script;
@@ -110,14 +141,11 @@ std::optional<JobScript> job_script(const UserRun& run, std::vector<std::string>
 }
 
 /// Flags that a script does not hand on would change nothing.
-void check_takes_arguments(const spec::EngineSpec& engine, const JobScript& script) {
-  const size_t place = std::min(engine.run.find(script.word), engine.run.size());
-  const std::string behind = engine.run.substr(place);
-  const bool gets_flags = has_placeholder(behind, "flags") || has_placeholder(behind, "all_flags");
+void check_takes_arguments(const JobScript& script) {
   const bool takes_any = std::ranges::any_of(
       std::array{"$@", "$*", "${@", "${*", "$1", "${1", "$#"},
       [&](const char* part) { return script.text.find(part) != std::string::npos; });
-  if (!gets_flags || takes_any) return;
+  if (!script.gets_flags || takes_any) return;
   throw base::UsageError(
       fmt::format("key 'engine.run': {} takes no arguments, so {{flags}} would be lost: put \"$@\" "
                   "behind the flags in it",
@@ -152,7 +180,7 @@ RunText run_text_of(const UserRun& run) {
     }
   } else if (run.dialect != dialects::Dialect::primus) {
     if (auto script = job_script(run, found.missing)) {
-      check_takes_arguments(engine, *script);
+      check_takes_arguments(*script);
       found.how.source = script->path;
       found.how.arguments = std::move(script->arguments);
       found.text = std::move(script->text);

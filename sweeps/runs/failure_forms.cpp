@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <utility>
 #include <vector>
 
@@ -148,6 +149,18 @@ bool read_store_barrier(const FailureForm& form, std::string_view text, size_t a
   const auto named = leading_integer(text.substr(at + form.anchor.size()));
   const bool is_rank = named && *named >= 0 && *named < kMostNamedRank;
   log.add_failure(form, log.rank() >= 0 || !is_rank ? -1 : static_cast<int>(*named), text);
+  return true;
+}
+
+/// "DistStoreError: Socket Timeout" of PyTorch's store, "store->get('0') got error: wait timeout
+/// after 600000ms". Whoever uploads or downloads says "error: Socket Timeout", too.
+bool read_store_timeout(const FailureForm& form, std::string_view text, size_t at,
+                        LogCollector& log) {
+  const std::string_view front = text.substr(0, at);  // up to the letter in front of "rror"
+  const bool is_class = front.size() >= 2 && front.ends_with('E') &&
+                        std::isalpha(static_cast<unsigned char>(front[front.size() - 2])) != 0;
+  if (!is_class && !front.ends_with(" got e")) return false;
+  log.add_failure(form, -1, text);
   return true;
 }
 
@@ -491,9 +504,9 @@ constexpr FailureForm kFailureForms[] = {
     {"rendezvous", "RendezvousTimeoutError", kHung, Blame::waiting, "not all ranks came together",
      kInTraceback, nullptr, kOfAnother},
     {"rendezvous", "rror: Socket Timeout", kHung, Blame::waiting, "another rank did not answer",
-     false, nullptr, kOfAnother},
+     false, read_store_timeout, kOfAnother},
     {"rendezvous", "rror: wait timeout after ", kHung, Blame::waiting,
-     "another rank did not answer", false, nullptr, kOfAnother},
+     "another rank did not answer", false, read_store_timeout, kOfAnother},
     {"rendezvous", "The client socket has timed out after ", kHung, Blame::waiting,
      "the first rank could not be reached", false, nullptr, kOfAnother},
     {"rendezvous", "waiting for clients", kHung, Blame::waiting, "not all ranks came together",

@@ -321,6 +321,7 @@ BOOST_AUTO_TEST_CASE(words_that_are_no_failures) {
         "Job 1 exceeded memory limit (67108864 > 65536000)", "server: Killed the cache",
         "step 3: Killed  branches: 5", "Child process with PID 42 terminated with code 0.",
         "NCCL WARN Cuda failure 1 'invalid argument'", "kernel launch failed: will retry",
+        "HTTP error: Socket Timeout", "s3: Error: Socket Timeout, will retry",
         "the certificate has been revoked", "    \"OOMKilled\": false,", "OOMKilled=False",
         "job.sh: line 12:  4242 Killed                  nvidia-smi dmon > gpu.log",
         "command terminated with exit code 0", "process 1 terminated with signal SIGUSR1"}) {

@@ -340,7 +340,8 @@ int64_t steps_made(const RunFacts& facts) {
 std::string early_end(const UserRun& run, const tuner::TrialRequest& request,
                       const RunFacts& facts) {
   const int64_t asked = launched_steps(request);
-  const int64_t done = steps_made(facts);
+  // What started again goes on from a checkpoint: the steps before that were made, too.
+  const int64_t done = facts.num_attempts > 1 ? facts.last_step.value_or(0) : steps_made(facts);
   // Behind the last line that stands every so many steps there may be steps without one.
   const int64_t interval = facts.step_time ? facts.step_time->interval : 1;
   if (!asks_for_steps(run) || done + interval > asked) return {};

@@ -168,6 +168,17 @@ BOOST_AUTO_TEST_CASE(a_log_of_another_number_of_steps_is_another_run) {
   BOOST_TEST(has(asked.refusal(ended), "this run made 6 steps, the command makes 5"));
 }
 
+// A worker fails, and all start again from a checkpoint: the run has come to its end.
+BOOST_AUTO_TEST_CASE(a_run_that_started_again_has_made_the_steps_before) {
+  const std::string failed = golden_logs::megatron_steps(1, 4) + "[rank3]: RuntimeError: broken\n";
+  const Told told(Dialect::megatron_lm);
+  BOOST_TEST(told.refusal(failed + golden_logs::megatron_steps(3, 6) + kEnd) == "");
+  BOOST_TEST(has(told.refusal(failed + golden_logs::megatron_steps(3, 5) + kEnd),
+                 "this run ended after 5 of 6 steps"));
+  BOOST_TEST(has(told.refusal(golden_logs::megatron_steps(3, 6) + kEnd),
+                 "this run ended after 4 of 6 steps"));
+}
+
 // The last line of those that stand every so many steps says nothing of the steps behind it.
 BOOST_AUTO_TEST_CASE(steps_between_lines_may_have_been_made) {
   std::string log;

@@ -18,11 +18,11 @@ BOOST_AUTO_TEST_CASE(scripts_beside_the_run_are_not_read) {
   tests::write_text(folder.file("other.sh"),
                     "#!/bin/bash\ntorchrun convert.py --tensor-model-parallel-size 4 --bf16\n");
   const auto dry_run = [&](const std::string& command) {
-    const nlohmann::json engine = {{"dialect", "megatron-lm"}, {"run", command}, {"gpus", 8}};
+    const nlohmann::json started = {{"dialect", "megatron-lm"}, {"run", command}, {"gpus", 8}};
     tests::write_text(
         folder.file("sweep.json"),
         nlohmann::json{
-            {"name", "started"}, {"engine", engine}, {"space", {{"tp", {2}}}}, {"num_steps", 8}}
+            {"name", "started"}, {"engine", started}, {"space", {{"tp", {2}}}}, {"num_steps", 8}}
             .dump());
     return run({"sweep", folder.file("sweep.json"), "--db", folder.file("runs.db"), "--dry-run"});
   };

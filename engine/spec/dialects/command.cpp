@@ -10,6 +10,7 @@
 #include <sstream>
 #include <utility>
 
+#include "engine/spec/dialects/bridge_options.h"
 #include "engine/spec/dialects/forms.h"
 #include "engine/spec/dialects/shell.h"
 #include "engine/spec/dialects/shell_words.h"
@@ -58,6 +59,11 @@ constexpr std::array kLauncherOptions = {
     LauncherOption{"--num-gpus", &Ranks::all},
     LauncherOption{"-ng", &Ranks::all},
 };
+
+bool is_launcher_option(std::string_view name) {
+  return std::ranges::find(kLauncherOptions, name, &LauncherOption::name) !=
+         std::end(kLauncherOptions);
+}
 
 void read_option(const std::string& word, const std::string* next, Ranks& ranks) {
   const size_t equals = word.find('=');
@@ -133,6 +139,15 @@ Ranks slurm_ranks(std::string_view text) {
   return ranks;
 }
 
+/// The commands of a script in the words of the dialect's table.
+ShellScript script_of(std::string_view text, const std::string& source, const ShellView& view,
+                      Dialect dialect) {
+  ShellScript script = read_script(text, source, view);
+  if (dialect == Dialect::megatron_bridge)
+    std::ranges::for_each(script.commands, spell_out_options);
+  return script;
+}
+
 /// How the script is read: with its arguments, and with what Slurm sets for a job like it.
 ShellView view_of(std::string_view text, const Reading& in) {
   ShellView view{.arguments = in.options.arguments};
@@ -162,7 +177,7 @@ void read_ranks(const ShellCommand& training, std::string_view text, Reading& in
     // "${SLURM_NNODES:-1}" is what it starts where nobody says otherwise.
     ShellView view = view_of(text, in);
     view.sets_all = true;
-    const ShellScript script = read_script(text, in.source, view);
+    const ShellScript script = script_of(text, in.source, view, in.dialect);
     const ShellCommand* same = training_of(script.commands, in.dialect);
     const Ranks fixed = same == nullptr ? Ranks{} : ranks_of(*same, in.dialect);
     in.has_default_ranks = fixed.product() != ranks.product() || fixed.nodes != ranks.nodes;
@@ -211,7 +226,7 @@ void note_open_branches(const ShellScript& script, const ShellCommand& training,
   if (script.open.empty()) return;
   ShellView view = view_of(text, in);
   view.takes_first = true;
-  const ShellScript other = read_script(text, in.source, view);
+  const ShellScript other = script_of(text, in.source, view, in.dialect);
   const ShellCommand* same = training_of(other.commands, in.dialect);
   if (same == nullptr) return;
   std::vector<std::string> none;
@@ -334,6 +349,8 @@ void add_overrides(Arguments words, Reading& in) {
   }
   std::vector<std::string> others;
   for (Flag& flag : flags_of(options, others)) {
+    // The ranks are read.
+    if (is_launcher_option(flag.name)) continue;
     if (flag.name == "--recipe" || flag.name == "--model") in.run.model_name = quoted(flag.words);
     add_flag(std::move(flag), in);
   }
@@ -378,12 +395,13 @@ void set_environment(Reading& reading, const std::string& name, const std::strin
 }
 
 bool has_settings(std::string_view script, Dialect dialect, const ImportOptions& options) {
-  const ShellScript read = read_script(script, options.source, {.arguments = options.arguments});
+  const ShellScript read =
+      script_of(script, options.source, {.arguments = options.arguments}, dialect);
   return training_of(read.commands, dialect) != nullptr;
 }
 
 void read_command(std::string_view text, Reading& in) {
-  const ShellScript script = read_script(text, in.source, view_of(text, in));
+  const ShellScript script = script_of(text, in.source, view_of(text, in), in.dialect);
   const ShellCommand* training = training_of(script.commands, in.dialect);
   if (training == nullptr) return;
   const Arguments words = training->words;

@@ -121,7 +121,7 @@ constexpr Row kRows[] = {
      megatron("--expert-tensor-parallel-size", "parallelism.expert_tensor_parallel_degree"),
      {"", "", "1", ""},
      {},
-     kAlways},  // elsewhere: tp
+     kAlways},  // of a recipe 1, elsewhere tp
     {"dp", knob(&PlanKnobs::dp), all(kByParts), {}},
     {"data_parallel_replicate_degree", Part{Kind::integer},
      titan_only("parallelism.data_parallel_replicate_degree"), all("1")},

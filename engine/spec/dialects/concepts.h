@@ -107,6 +107,8 @@ const Row& row_of(std::string_view name);
 /// Whether a row, an older setting or another key has it.
 bool is_known(std::string_view key, Dialect dialect);
 Kind kind_of(const Row& row);
+/// Whether a run's text says the row's setting, in any spelling: defaults are no statement.
+bool is_said(const RunConfig& run, const Row& row);
 /// The row that has the key; null for unknown ones.
 const Row* find_row(std::string_view key, Dialect dialect);
 

@@ -40,9 +40,14 @@ struct Mark {
   Dialect dialect;
 };
 constexpr std::array kMarks = {
-    Mark{"torchtitan", Dialect::torchtitan},           Mark{"--parallelism.", Dialect::torchtitan},
-    Mark{"--training.", Dialect::torchtitan},          Mark{"primus", Dialect::primus},
-    Mark{"megatron.bridge", Dialect::megatron_bridge}, Mark{"run_recipe", Dialect::megatron_bridge},
+    Mark{"torchtitan", Dialect::torchtitan},
+    Mark{"--parallelism.", Dialect::torchtitan},
+    Mark{"--training.", Dialect::torchtitan},
+    Mark{"primus", Dialect::primus},
+    Mark{"megatron.bridge", Dialect::megatron_bridge},
+    Mark{"run_recipe", Dialect::megatron_bridge},
+    Mark{"--model_recipe_name", Dialect::megatron_bridge},
+    Mark{"setup_experiment.py", Dialect::megatron_bridge},
 };
 
 /// How many of a text's words the table knows in a dialect; YAML's and TOML's keys count as words.

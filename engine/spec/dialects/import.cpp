@@ -59,7 +59,10 @@ void keep_the_rest(Reading& in) {
 void place_ranks(Reading& in) {
   PlanKnobs& k = in.run.knobs;
   if (!in.problems.empty()) return;
-  in.run.is_etp_derived = !in.has_etp && in.dialect != Dialect::torchtitan;
+  // Recipes of Megatron-Bridge for experts do not slice them, all that say it.
+  const bool is_of_recipe =
+      in.dialect == Dialect::megatron_bridge && !in.options.is_echo && !in.is_stated("etp");
+  in.run.is_etp_derived = !in.has_etp && in.dialect != Dialect::torchtitan && !is_of_recipe;
   if (in.run.is_etp_derived) k.etp = k.tp;
   const int64_t replica = k.replica_ranks();
   const int64_t experts = int64_t{k.etp} * k.ep * k.pp;

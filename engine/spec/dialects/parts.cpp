@@ -22,7 +22,35 @@ std::vector<std::string> split(std::string_view text) {
   return words;
 }
 
+/// Whether an old setting stands for the key.
+bool means(const OldSetting& old, std::string_view key) {
+  return !key.empty() &&
+         std::ranges::find(old.means, key, &OldSetting::Meaning::key) != old.means.end();
+}
+
 }  // namespace
+
+bool is_said(const RunConfig& run, const Row& row) {
+  const std::string key = key_of(row, run.dialect);
+  return std::ranges::any_of(run.stated, [&](const StatedSetting& setting) {
+    if (setting.key == key) return true;
+    const auto is_spelling = [&](std::string_view dialect_key, Dialect dialect) {
+      return dialect == run.dialect && setting.key == dialect_key;
+    };
+    return std::ranges::any_of(other_keys(),
+                               [&](const OtherKey& other) {
+                                 return other.row == row.name &&
+                                        is_spelling(other.key, other.dialect);
+                               }) ||
+           std::ranges::any_of(old_settings(), [&](const OldSetting& old) {
+             return is_spelling(old.key, old.dialect) && means(old, key);
+           });
+  });
+}
+
+bool may_stand_elsewhere(const RunConfig& run) {
+  return !run.is_echo && (run.is_partial || run.dialect == Dialect::megatron_bridge);
+}
 
 std::vector<std::string> Parts::list(std::string_view name) {
   const auto at = words_.find(name);
@@ -59,13 +87,9 @@ void Reading::note(std::string text) {
 
 void Reading::problem(const std::string& text) { problems.add(source + ": " + text); }
 
-bool Reading::is_stated(std::string_view row) const {
-  return std::ranges::find(run.stated, key(row), &StatedSetting::key) != run.stated.end();
-}
+bool Reading::is_stated(std::string_view row) const { return is_said(run, row_of(row)); }
 
-bool Reading::may_stand_elsewhere() const {
-  return run.is_partial || dialect == Dialect::megatron_bridge;
-}
+bool Reading::may_stand_elsewhere() const { return dialects::may_stand_elsewhere(run); }
 
 std::string Reading::key(std::string_view row) const { return key_of(row_of(row), dialect); }
 

@@ -78,8 +78,7 @@ struct Reading {
   void problem(const std::string& text);
   /// Whether the text itself says the row's setting: defaults are no statement.
   [[nodiscard]] bool is_stated(std::string_view row) const;
-  /// Whether what it leaves out may stand where nobody looked: in a recipe, or in files and words
-  /// that were not given.
+  /// See dialects::may_stand_elsewhere.
   [[nodiscard]] bool may_stand_elsewhere() const;
   /// The key that a part was said with, for messages.
   [[nodiscard]] std::string key(std::string_view row) const;

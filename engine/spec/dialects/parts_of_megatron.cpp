@@ -129,8 +129,7 @@ bool names_recomputed_layers(const Reading& in) {
 /// Full recomputation says of how many layers at a time, and how they are chosen. Primus may name
 /// the layers instead; recipes and what was not given may say the rest.
 void check_full_recompute(Reading& in) {
-  const bool is_said_elsewhere =
-      in.run.is_partial || in.dialect == Dialect::megatron_bridge || names_recomputed_layers(in);
+  const bool is_said_elsewhere = in.may_stand_elsewhere() || names_recomputed_layers(in);
   const bool has_all =
       !in.parts.word(kRecomputeMethod).empty() && in.parts.integer(kRecomputeCount);
   if (!has_all && !is_said_elsewhere && !in.options.is_echo) {

@@ -115,6 +115,10 @@ struct RunConfig {
   std::vector<std::string> notes;  ///< what was understood only in part, a sentence each
 };
 
+/// Whether what a run leaves out may stand where nobody looked: in a recipe, or in files and words
+/// that were not given.
+bool may_stand_elsewhere(const RunConfig& run);
+
 /// Whether a setting that no knob stands for stands in a table all the same: nothing prices it.
 bool is_known_choice(const UnknownSetting& setting, Dialect dialect);
 /// Settings of a run that no knob stands for, by their keys.

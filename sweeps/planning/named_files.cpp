@@ -19,6 +19,7 @@
 #include "kernels/base/error.h"
 #include "sweeps/load.h"
 #include "sweeps/planning/token_limit.h"
+#include "sweeps/planning/unsaid_settings.h"
 #include "tuner/planner/rules.h"
 
 namespace moetune::sweeps {
@@ -328,9 +329,9 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   run.has_usual_schedule = dialects::has_usual_schedule(config, run.knobs);
   run.pass_sequences = config.pass_sequences;
   run.takes_padded_deepep = dialects::takes_padded_deepep(config);
-  const tuner::planner::PlanRule* broken = tuner::planner::broken_rule(run);
-  if (broken != nullptr) {
-    throw base::UsageError(fmt::format("{}: {}", broken->name, broken->message(run)));
+  keep_rules(config, run, owned.assumed);
+  if (std::string text = left_to_recipe(config, run); !text.empty()) {
+    owned.assumed.push_back(std::move(text));
   }
   return owned;
 }

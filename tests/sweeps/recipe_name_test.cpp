@@ -71,5 +71,65 @@ BOOST_FIXTURE_TEST_CASE(other_names_and_other_sizes_are_refused, Cli) {
       {"model.num_moe_experts is 64", "qwen3-30b-a3b", "has 128"});
 }
 
+// Its recipe may say what a rule asks for.
+BOOST_FIXTURE_TEST_CASE(what_a_rule_asks_for_is_assumed_where_a_recipe_may_say_it, Cli) {
+  const auto row_of = [&](const std::string& overrides) {
+    const Answer answer = run(
+        estimate_of(command_of("qwen3_30b_a3b_pretrain_config", overrides), {"--format", "json"}));
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    return json::parse(answer.out)["rows"][0];
+  };
+  const json row = row_of("model.tensor_model_parallel_size=2");
+  BOOST_TEST(row["knobs"]["sequence_parallel"] == true);
+  BOOST_TEST(row["knobs"]["etp"] == 1);
+  const std::string assumed = row["assumed"].dump();
+  for (const char* words :
+       {"model.sequence_parallel=true, which the run does not say: experts with tp need",
+        "cp 1, pp 1, etp 1, precision bf16, dispatcher alltoall, recompute none, cuda_graphs none",
+        "the run does not say, and no recipe is looked up"}) {
+    BOOST_TEST(assumed.find(words) != std::string::npos, assumed);
+  }
+  const json said = row_of("model.tensor_model_parallel_size=2 model.sequence_parallel=true");
+  BOOST_TEST(said["step_time_ns"] == row["step_time_ns"]);
+  BOOST_TEST(said["assumed"].dump().find("model.sequence_parallel") == std::string::npos);
+  // Two settings, where one alone breaks another rule.
+  const json overlap = row_of(
+      "model.pipeline_model_parallel_size=2 comm_overlap.overlap_moe_expert_parallel_comm=true");
+  BOOST_TEST(overlap["knobs"]["vpp"] == 2);
+}
+
+BOOST_FIXTURE_TEST_CASE(what_is_said_or_cannot_be_guessed_is_refused_by_its_setting, Cli) {
+  // It says the contrary itself.
+  check_refused(estimate_of(command_of("qwen3_30b_a3b_pretrain_config",
+                                       "model.tensor_model_parallel_size=2 "
+                                       "model.sequence_parallel=false")),
+                2, {"sequence_parallel_with_experts", "(model.sequence_parallel=true)"});
+  // How many ranks the recipe has, nobody can tell.
+  check_refused(
+      estimate_of("run_recipe.py --recipe qwen3_30b_a3b_pretrain_config "
+                  "model.moe_token_dispatcher_type=flex model.moe_flex_dispatcher_backend=deepep"),
+      2, {"flex_dispatcher_needs_ep", "to its recipe", "model.expert_model_parallel_size"});
+  // A whole command has no recipe that may say it.
+  check_refused(
+      estimate_of("pretrain_gpt.py --bf16 --tensor-model-parallel-size 2 "
+                  "--expert-model-parallel-size 8 --micro-batch-size 1 --global-batch-size 64 "
+                  "--seq-length 4096",
+                  {"--model", "qwen3-30b-a3b"}),
+      2, {"sequence_parallel_with_experts", "(--sequence-parallel)"});
+}
+
+BOOST_FIXTURE_TEST_CASE(a_command_of_the_launcher_of_benchmarks_is_priced, Cli) {
+  const Answer answer =
+      run({"estimate", "--hardware", "h100-80g", "--format", "json", "--run",
+           "python scripts/performance/setup_experiment.py --account x --gpu h100 "
+           "-ng 256 --model_family_name qwen --model_recipe_name qwen3_235b_a22b "
+           "--compute_dtype fp8_cs -tp 2 -pp 8 -vp 4 -ep 32 -mb 1 -gb 2048"});
+  BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+  const json row = json::parse(answer.out)["rows"][0];
+  BOOST_TEST(row["assumed"].dump().find("the model is qwen3-235b-a22b") != std::string::npos);
+  BOOST_TEST(row["knobs"]["precision"] == "fp8-current-scaling");
+  BOOST_TEST(row["knobs"]["dp"] == 16);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::sweeps

@@ -103,8 +103,11 @@ BOOST_AUTO_TEST_CASE(a_played_exchange_is_that_of_the_dispatcher) {
   PlanRun run = samples::run_of(model, hardware);
   run.knobs.dp = 16;
   run.knobs.ep = 16;
-  for (const Dispatcher dispatcher : {Dispatcher::alltoall, Dispatcher::hybridep}) {
+  for (const auto& [dispatcher, load] : {std::pair(Dispatcher::alltoall, 1.0),
+                                         {Dispatcher::hybridep, 1.0},
+                                         {Dispatcher::alltoall, 3.0}}) {
     run.knobs.dispatcher = dispatcher;
+    run.load = load;
     const PlayedStep played = play_plan(run, {}, true);
     int64_t ns = 0;
     int64_t count = 0;
@@ -117,6 +120,28 @@ BOOST_AUTO_TEST_CASE(a_played_exchange_is_that_of_the_dispatcher) {
     BOOST_TEST(1e-9 * static_cast<double>(ns) / static_cast<double>(count) == exchange_seconds(run),
                boost::test_tools::tolerance(0.05));
   }
+}
+
+// And so do the products of the busiest rank's experts.
+BOOST_AUTO_TEST_CASE(a_played_step_has_the_load_of_the_plan) {
+  const spec::ModelSpec model = samples::moe_model();
+  const spec::HardwareSpec hardware = samples::machine(16);
+  PlanRun run = samples::run_of(model, hardware);
+  run.knobs.dp = 16;
+  run.knobs.ep = 16;
+  const auto products_at = [&](double load) {
+    run.load = load;
+    int64_t ns = 0;
+    for (const profiler::TraceRecord& record : play_plan(run, {}, true).traces.front().records) {
+      if (record.name == "expert_fc1.forward") ns += record.end_ns - record.start_ns;
+    }
+    return ns;
+  };
+  const int64_t balanced = products_at(1);
+  BOOST_TEST_REQUIRE(balanced > 0);
+  BOOST_TEST(products_at(3) > balanced);
+  // Nobody receives more than all.
+  BOOST_TEST(products_at(100) == products_at(16));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

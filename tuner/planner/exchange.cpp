@@ -90,13 +90,21 @@ double exchange_seconds(const PlanRun& run) {
   return 1e-9 * (latency + few * rows * std::max(intra, inter));
 }
 
+double played_rows_ratio(const PlanRun& run) {
+  return std::clamp<double>(expert_rows_ratio(run), 1, run.knobs.ep);
+}
+
 double exchange_over_links(const PlanRun& run) {
   const double seconds = exchange_seconds(run);
-  if (seconds <= 0) return 1;
   const spec::ExpertTraffic traffic = traffic_of(run);
-  const auto bytes = static_cast<double>(traffic.num_tokens * traffic.top_k * traffic.token_bytes);
-  return seconds / group_seconds(*run.hardware, spec::CollectiveKind::all_to_all,
-                                 run.knobs.ep * run.knobs.etp, 1, bytes);
+  const double balanced = static_cast<double>(traffic.num_tokens) *
+                          static_cast<double>(traffic.token_bytes) *
+                          static_cast<double>(traffic.top_k);
+  const int64_t ranks = int64_t{run.knobs.ep} * run.knobs.etp;
+  const double links =
+      group_seconds(*run.hardware, spec::CollectiveKind::all_to_all, static_cast<double>(ranks), 1,
+                    played_rows_ratio(run) * balanced);
+  return seconds > 0 && links > 0 ? seconds / links : 1;
 }
 
 }  // namespace moetune::tuner::planner

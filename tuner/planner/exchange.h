@@ -18,8 +18,11 @@ double exchange_multiprocessors(const spec::PlanKnobs& knobs);
 /// Seconds to bring the rows of a micro-batch to their experts, or the results back. Each
 /// dispatcher reaches its own share of NVLink and of the network (arXiv 2603.07685, table 7).
 double exchange_seconds(const PlanRun& run);
-/// The same over what links at their full speed would take for an all-to-all of balanced rows, as
-/// moetune's own engine has it; 1 where nothing is exchanged.
+/// Rows of the busiest rank's experts over their share, as a step is played with them: as priced,
+/// but at least balanced and at most all of the group.
+double played_rows_ratio(const PlanRun& run);
+/// exchange_seconds() over what moetune's own engine takes, which sends these rows in an all-to-all
+/// over links at their full speed; 1 where nothing is exchanged.
 double exchange_over_links(const PlanRun& run);
 
 }  // namespace moetune::tuner::planner

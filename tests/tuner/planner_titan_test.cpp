@@ -338,6 +338,24 @@ BOOST_AUTO_TEST_CASE(eager_operations_move_bytes) {
 }
 
 // By operation: neither attention nor the kept products, and not the modules that Megatron knows.
+// A step of several local batches fills and drains the pipeline as often.
+BOOST_AUTO_TEST_CASE(each_pass_has_a_bubble) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(4);
+  PlanRun run = titan_run(model, hardware);
+  run.knobs.pp = 4;
+  run.global_batch_size = 16;
+  const auto bubble_of = [&](int64_t pass_sequences) {
+    run.pass_sequences = pass_sequences;
+    return predict_step(run, {}).part(TimePart::bubble);
+  };
+  const double whole = bubble_of(0);
+  BOOST_TEST_REQUIRE(whole > 0);
+  BOOST_TEST(bubble_of(16) == whole, kExactly);
+  BOOST_TEST(bubble_of(8) == 2 * whole, kExactly);
+  BOOST_TEST(bubble_of(4) == 4 * whole, kExactly);
+}
+
 BOOST_AUTO_TEST_CASE(selective_checkpointing_has_a_price) {
   const spec::ModelSpec model = dense_model();
   const spec::HardwareSpec hardware = machine(8);

@@ -541,7 +541,8 @@ constexpr Thumb kThumbs[] = {
     {"small_bubble", "The pipeline bubble is at most a quarter: (pp - 1) / (micro-batches x vpp).",
      [](Run run) { return run.knobs.pp > 1; },
      [](Run run) {
-       return num_micro_batches(run) * num_virtual_stages(run) >= 4 * (int64_t{run.knobs.pp} - 1);
+       return micro_batches_of_pass(run) * num_virtual_stages(run) >=
+              4 * (int64_t{run.knobs.pp} - 1);
      }},
 };
 

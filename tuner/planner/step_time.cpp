@@ -129,8 +129,10 @@ class StepPricer {
     step.part(TimePart::host) = m * (seconds - worst.device());
     // Fewer micro-batches than stages leave each round of virtual stages waiting for the last one.
     const double pp = k_.pp;
-    const double gaps = pp - 1 + (vpp - 1) * std::max(0.0, pp - m);
-    step.part(TimePart::bubble) = gaps / vpp * seconds;
+    const auto of_pass = static_cast<double>(micro_batches_of_pass(run_));
+    const double gaps = pp - 1 + (vpp - 1) * std::max(0.0, pp - of_pass);
+    // The pipeline fills and drains once a pass.
+    step.part(TimePart::bubble) = std::ceil(m / of_pass) * gaps / vpp * seconds;
     if (k_.pp > 1) {
       // Each virtual stage sends once forward and once back.
       step.part(TimePart::pipeline) = m * 2 * vpp * message_seconds() * rates_.pipeline_exposed;

@@ -336,6 +336,24 @@ std::string hybridep_refusal(const HardwareSpec& hardware) {
   return fmt::format("{} has no HybridEP, whose kernels are for NVIDIA's devices", hardware.name);
 }
 
+int64_t domain_devices(const HardwareSpec& hardware) {
+  return std::max(hardware.devices_per_node, hardware.domain_devices);
+}
+
+namespace {
+
+/// Devices of each node where so many fill nodes of one size, see with_devices(); 0: they do not.
+int64_t filled_node(const HardwareSpec& hardware, int64_t num_devices) {
+  const int64_t in_node = hardware.devices_per_node;
+  if (num_devices <= domain_devices(hardware)) return num_devices;
+  // Nodes that are as runs fill them before larger and smaller ones.
+  int64_t node = num_devices % in_node == 0 ? in_node : domain_devices(hardware);
+  while (num_devices % node != 0) --node;
+  return 2 * node < in_node ? 0 : node;
+}
+
+}  // namespace
+
 HardwareSpec with_devices(const HardwareSpec& hardware, int64_t num_devices) {
   const int64_t in_node = hardware.devices_per_node;
   const auto refuse = [&](const std::string& why) {
@@ -344,20 +362,22 @@ HardwareSpec with_devices(const HardwareSpec& hardware, int64_t num_devices) {
   if (num_devices < 1) refuse("expected at least 1");
   const int64_t most = in_node * kMaxNodes;
   if (num_devices > most) refuse(fmt::format("expected at most {}, {} nodes", most, kMaxNodes));
-  const int64_t domain = std::max(in_node, hardware.domain_devices);
+  const int64_t domain = domain_devices(hardware);
   if (num_devices > domain && hardware.inter_node.bytes_per_s <= 0) {
     refuse(fmt::format("nothing joins nodes, as key 'inter_node' is missing; expected at most {}",
                        domain));
   }
-  // Nodes that are as runs fill them before larger and smaller ones.
-  int64_t node = num_devices % in_node == 0 ? in_node : std::min(num_devices, domain);
-  while (num_devices % node != 0) --node;
-  if (num_devices > domain && 2 * node < in_node) {
-    const int64_t below = num_devices / in_node * in_node;
+  const int64_t node = filled_node(hardware, num_devices);
+  if (node == 0) {
+    // Whole nodes are never far.
+    int64_t below = num_devices;
+    while (filled_node(hardware, below) == 0) --below;
+    int64_t above = num_devices;
+    while (filled_node(hardware, above) == 0) ++above;
     refuse(
-        fmt::format("they do not fill nodes of {}, nor so many of each; the nearest counts that "
-                    "do are {} and {}",
-                    in_node, below, below + in_node));
+        fmt::format("they fill no nodes of {}, nor as many of each from half on; the nearest "
+                    "counts that do are {} and {}",
+                    in_node, below, above));
   }
   HardwareSpec resized = hardware;
   resized.num_nodes = num_devices / node;

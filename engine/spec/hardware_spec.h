@@ -107,10 +107,11 @@ std::string hybridep_refusal(const HardwareSpec& hardware);
 /// Throws base::UsageError with all that is wrong.
 HardwareSpec hardware_from_json(const nlohmann::json& json, const Source& source);
 nlohmann::json to_json(const HardwareSpec& hardware);
-/// The same machine with so many devices. Up to devices_per_node, or all of domain_devices, they
-/// are one node of that size. More are nodes of one size, so that all groups of ranks can lie
-/// alike: full ones, else the fullest, of at least half. Throws base::UsageError with the reason
-/// and the nearest counts that fill nodes.
+/// How many devices intra_node joins at most.
+int64_t domain_devices(const HardwareSpec& hardware);
+/// The same machine with so many devices. Up to domain_devices() they are one node. More are nodes
+/// of one size, so that all groups of ranks can lie alike: full ones, else the fullest, of at least
+/// half. Throws base::UsageError with the reason and the nearest counts that fill nodes.
 HardwareSpec with_devices(const HardwareSpec& hardware, int64_t num_devices);
 /// The rows of a hardware file's table.
 std::vector<FieldPage> hardware_pages();

@@ -233,12 +233,11 @@ void turn_on_free_switches(spec::PlanKnobs& knobs) {
   throw base::UsageError(text);
 }
 
-/// HybridEP does not find out by itself which ranks NVLink joins: of `domain_devices`. What another
-/// layout was told holds no longer.
-void tell_hybridep(int64_t domain_devices, bool is_used, spec::dialects::RunConfig& config) {
+/// HybridEP does not find out by itself which ranks NVLink joins: of `domain_devices` those of a
+/// node of the plan. What another layout was told holds no longer.
+void tell_hybridep(int64_t domain_devices, int64_t in_node, bool is_used,
+                   spec::dialects::RunConfig& config) {
   constexpr int64_t kUsualNode = 8;
-  constexpr int64_t kUsedOfRack = 64;  // of 72, as files of such machines say
-  constexpr int64_t kRack = 72;
   const auto tell = [&](const char* name, int64_t value) {
     if (is_used) {
       config.environment[name] = std::to_string(value);
@@ -247,8 +246,8 @@ void tell_hybridep(int64_t domain_devices, bool is_used, spec::dialects::RunConf
     }
   };
   tell("NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN",
-       std::min(int64_t{config.knobs.ep} * config.knobs.etp, domain_devices));
-  tell("NVLINK_DOMAIN_SIZE", domain_devices == kUsedOfRack ? kRack : domain_devices);
+       std::min(int64_t{config.knobs.ep} * config.knobs.etp, in_node));
+  tell("NVLINK_DOMAIN_SIZE", domain_devices);
   tell("USE_MNNVL", domain_devices > kUsualNode ? 1 : 0);
 }
 
@@ -296,7 +295,8 @@ std::string exported(const CommandOptions& options, const nlohmann::json& model,
   config.world_size = result.question.hardware->num_devices();
   const bool has_hybridep = config.knobs.dispatcher == spec::Dispatcher::hybridep &&
                             config.knobs.ep > 1 && dialects::can_say(config, "dispatcher", dialect);
-  tell_hybridep(domain_devices_of(options.text("hardware")), has_hybridep, config);
+  tell_hybridep(domain_devices_of(options.text("hardware")),
+                result.question.hardware->devices_per_node, has_hybridep, config);
   const std::string contradicted = theirs ? take_along(*theirs, config) : std::string();
   return dialects::export_run(config, dialect) + contradicted;
 }

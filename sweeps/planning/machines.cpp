@@ -72,7 +72,7 @@ std::optional<int64_t> devices_of(const std::string& name_or_path) {
 }
 
 int64_t domain_devices_of(const std::string& name_or_path) {
-  return file_of(name_or_path).devices_per_node;
+  return spec::domain_devices(file_of(name_or_path));
 }
 
 std::vector<int64_t> device_counts(const std::string& name_or_path) {

@@ -20,7 +20,7 @@ std::shared_ptr<const spec::HardwareSpec> machine_of(const std::string& name_or_
 std::string nodes_text(const std::string& name_or_path, const spec::HardwareSpec& machine);
 /// How many devices the file itself describes, where it describes several nodes; else none.
 std::optional<int64_t> devices_of(const std::string& name_or_path);
-/// Devices that a file's intra_node joins.
+/// Devices that a file's intra_node joins at most.
 int64_t domain_devices_of(const std::string& name_or_path);
 /// Numbers of devices to try where none is asked for: powers of two up to a full node, then twice
 /// as many nodes each time, up to 4096 devices. One node where nothing joins several.

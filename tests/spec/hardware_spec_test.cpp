@@ -331,6 +331,9 @@ BOOST_AUTO_TEST_CASE(nodes_that_are_not_full_have_one_size) {
   h.inter_node = {};
   BOOST_TEST(nodes(9) == 1);
   BOOST_TEST(contains(usage_error([&] { with_devices(h, 18); }), "expected at most 9"));
+  // Nothing joins two halves of a domain.
+  h.domain_devices = 16;
+  BOOST_TEST(nodes(16) == 1);
 }
 
 BOOST_AUTO_TEST_CASE(counts_that_fill_no_nodes_are_refused) {
@@ -340,10 +343,14 @@ BOOST_AUTO_TEST_CASE(counts_that_fill_no_nodes_are_refused) {
   const HardwareSpec h = hardware();
   BOOST_TEST(
       refusal(h, 13) ==
-      "two-by-four: 13 devices: they do not fill nodes of 4, nor so many of each; the nearest "
-      "counts that do are 12 and 16");
-  BOOST_TEST(contains(refusal(h, 5), "the nearest counts that do are 4 and 8"));
-  BOOST_TEST(contains(refusal(h, 7919), "the nearest counts that do are 7916 and 7920"));
+      "two-by-four: 13 devices: they fill no nodes of 4, nor as many of each from half on; the "
+      "nearest counts that do are 12 and 14");
+  BOOST_TEST(contains(refusal(h, 5), "the nearest counts that do are 4 and 6"));
+  BOOST_TEST(contains(refusal(h, 7919), "the nearest counts that do are 7918 and 7920"));
+  // What is named is taken.
+  for (const int64_t count : {4, 6, 12, 14, 7918, 7920}) {
+    BOOST_TEST(with_devices(h, count).num_devices() == count);
+  }
   BOOST_TEST(contains(refusal(h, 0), "0 devices: expected at least 1"));
   BOOST_TEST(contains(refusal(h, -8), "-8 devices: expected at least 1"));
   BOOST_TEST(contains(refusal(h, int64_t{1} << 40), "expected at most 262144, 65536 nodes"));

@@ -210,6 +210,34 @@ BOOST_FIXTURE_TEST_CASE(hybridep_is_told_the_domain_of_the_plan, Cli) {
        {"NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN=16", "NVLINK_DOMAIN_SIZE=72", "USE_MNNVL=1"}) {
     BOOST_TEST(says(rack, word), rack);
   }
+  // 128 of them lie on two domains, with 64 of 72 each.
+  const std::string racks = exported_by(*this, {"plan",
+                                                "--model",
+                                                "qwen3-30b-a3b",
+                                                "--hardware",
+                                                "gb200-nvl72",
+                                                "--gpus",
+                                                "128",
+                                                "--top",
+                                                "1",
+                                                "--gbs",
+                                                "1024",
+                                                "--fix",
+                                                "tp=1",
+                                                "--fix",
+                                                "pp=1",
+                                                "--fix",
+                                                "ep=128",
+                                                "--fix",
+                                                "dispatcher=hybridep",
+                                                "--export",
+                                                "megatron-lm",
+                                                "--format",
+                                                "json"});
+  for (const char* word :
+       {"NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN=64", "NVLINK_DOMAIN_SIZE=72"}) {
+    BOOST_TEST(says(racks, word), racks);
+  }
   const std::string titan = exported_by(*this, words("h100-80g", {"--export", "torchtitan"}));
   BOOST_TEST(!says(titan, "NVLINK_DOMAIN"), titan);
   BOOST_TEST(!says(titan, "USE_MNNVL"), titan);

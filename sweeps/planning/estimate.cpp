@@ -70,13 +70,13 @@ double done_share(const planner::PlanRun& run) {
   return run.knobs.task == spec::TrainingTask::lora ? 2.0 / 3 : 1.0;
 }
 
-/// The largest load with which the run fits.
-double load_that_fits(const planner::PlanRun& run, double capacity) {
+/// The largest load with which the run fits, with `high` times its peak.
+double load_that_fits(const planner::PlanRun& run, double high, double capacity) {
   planner::PlanRun other = run;
   return largest_load([&](double load) {
     other.load = run.model->num_experts > 0 ? load : 1;
-    return verdict_of(other, planner::predict_memory(other).peak_bytes(), capacity) ==
-           Verdict::fits;
+    const double peak = high * planner::predict_memory(other).peak_bytes();
+    return verdict_of(other, peak, capacity) == Verdict::fits;
   });
 }
 
@@ -296,13 +296,14 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
   };
   estimate.reserved_bytes = {reserved(allocated), reserved(estimate.allocated_bytes.low),
                              reserved(estimate.allocated_bytes.high)};
-  // Of another engine the low end of the interval is lower.
+  // Of another engine no measured run vouches for what lies between the ends of its interval.
   const double low_ratio = context.is_of_other_engine ? kOtherMemoryLow / kMemoryLow : 1;
-  estimate.verdict = verdict_of(run, worst, low_ratio * worst, capacity);
+  const double high_ratio = context.is_of_other_engine ? kOtherMemoryHigh : 1;
+  estimate.verdict = verdict_of(run, high_ratio * worst, low_ratio * worst, capacity);
   // What is not stated may be chosen so that it fits: then it is not impossible either.
   const auto may_fit = [&](const planner::PlanRun& other) {
     const double least = low_ratio * planner::predict_memory(other).peak_bytes();
-    return verdict_of(run, worst, least, capacity) != Verdict::oom;
+    return verdict_of(run, high_ratio * worst, least, capacity) != Verdict::oom;
   };
   if (estimate.verdict == Verdict::oom) {
     const auto lean = std::ranges::find_if(context.leaner, may_fit);
@@ -313,7 +314,7 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
   }
   estimate.margin_bytes = planner::device_bytes(worst) - worst;
   estimate.left_bytes = capacity - planner::device_bytes(worst);
-  estimate.load_that_fits = load_that_fits(run, capacity);
+  estimate.load_that_fits = load_that_fits(run, high_ratio, capacity);
   estimate.step = planner::predict_step(run, calibration.rates, {context.months});
   const double tokens = static_cast<double>(run.global_batch_size) *
                         static_cast<double>(run.seq_length) /

@@ -25,8 +25,10 @@ inline constexpr OutputKey kEstimateOfRun[] = {
     {"memory_parts_bytes.*", "integer", "bytes",
      "What it is made of; the object is null where there is no estimate."},
     {"verdict", "text or null", "",
-     "fits; tight: above the device's memory, but the low end is below, or is with the leanest of "
-     "what a row does not state; oom: not even that."},
+     "fits; tight: above the device's memory (of other engines than Megatron-Core the upper end "
+     "is), "
+     "but the low end is below, or is with the leanest of what a row does not state; oom: not even "
+     "that."},
     {"margin_bytes", "integer or null", "bytes",
      "What fits keeps of a device beside the worst rank's peak: for fragments, CUDA's context and "
      "communicators."},

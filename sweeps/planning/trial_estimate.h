@@ -13,10 +13,10 @@ namespace moetune::sweeps {
 struct TrialEstimate {
   tuner::MemoryEstimate memory;
   int worst_rank = 0;
-  /// Exact for the load that was asked about. The upper end is that of kTrialLoadHigh times as
-  /// much, as routing differs from step to step; without expert parallelism it is the peak, too.
+  /// Exact for the load that was asked about. The upper end is that of twice the load, as routing
+  /// differs from step to step; without expert parallelism it is the peak, too.
   Interval peak_bytes;
-  Verdict verdict = Verdict::fits;  ///< of the peak; tight: the upper end is above the device
+  Verdict verdict = Verdict::fits;  ///< of the exact peak: fits or oom, never tight
   double load_that_fits = 0;        ///< as in RunEstimate
   tuner::CostEstimate step;
   Interval step_ns;

@@ -122,7 +122,7 @@ BOOST_AUTO_TEST_CASE(what_is_left_of_the_rules) {
 }
 
 // What only the lean end of a narrow interval leaves out is not impossible for others.
-BOOST_AUTO_TEST_CASE(the_low_end_is_lower_for_others) {
+BOOST_AUTO_TEST_CASE(the_verdict_of_others_has_their_interval) {
   const auto verdict = [](const char* name, int micro_batch) {
     json row = sharded_row(name);
     row["micro_batch_size"] = micro_batch;
@@ -131,13 +131,20 @@ BOOST_AUTO_TEST_CASE(the_low_end_is_lower_for_others) {
     return estimated(row)["verdict"].get<std::string>();
   };
   int num_spared = 0;
+  int num_unsure = 0;
   for (int micro_batch = 1; micro_batch <= 64; ++micro_batch) {
     const bool is_impossible = verdict("Megatron-LM", micro_batch) == "oom";
     const bool is_for_others = verdict("torchtitan", micro_batch) == "oom";
     BOOST_TEST((is_impossible || !is_for_others), micro_batch);
     num_spared += is_impossible && !is_for_others ? 1 : 0;
+    // Nor is it sure to fit where only the peak as priced does.
+    const bool fits = verdict("Megatron-LM", micro_batch) == "fits";
+    const bool fits_others = verdict("torchtitan", micro_batch) == "fits";
+    BOOST_TEST((fits || !fits_others), micro_batch);
+    num_unsure += fits && !fits_others ? 1 : 0;
   }
   BOOST_TEST(num_spared > 0);
+  BOOST_TEST(num_unsure > 0);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -190,30 +190,37 @@ std::string filled(std::string_view pattern, const std::string& value) {
   return text;
 }
 
+constexpr std::string_view kPrecision = "mixed_precision";
+
+std::string key_of_override(const std::string& word) {
+  return key_in_word(word, Dialect::megatron_bridge);
+}
+
+/// Of one key the last counts.
+void set_override(Words& words, std::string word) {
+  const std::string key = key_of_override(word);
+  std::erase_if(words, [&](const std::string& other) { return key_of_override(other) == key; });
+  words.push_back(std::move(word));
+}
+
 /// Adds what an option stands for; false: it is none of these, or has another value.
 bool add_overrides_of(const Option& option, const std::vector<Option>& all, Words& words) {
   const std::string value = value_of(option);
-  const auto has = [&](std::string_view name) {
-    return std::ranges::find(all, name, &Option::name) != all.end();
-  };
   if (option.name == "expert_tensor_parallel_size" && option.values.empty()) return true;
   if (value.empty()) return false;
-  // The later of the two wins, and modules come later.
-  if (option.name == "recompute_num_layers" && has("recompute_modules")) return false;
+  // Modules are set behind layers.
+  const bool has_modules = std::ranges::find(all, "recompute_modules", &Option::name) != all.end();
+  if (option.name == "recompute_num_layers" && has_modules) return false;
   if (option.name == "tensor_model_parallel_size") {
-    const bool says_sequence = std::ranges::any_of(words, [](const std::string& word) {
-      return word.starts_with("model.sequence_parallel=");
-    });
-    words.push_back("model.tensor_model_parallel_size=" + value);
-    if (!says_sequence) {
-      words.push_back(std::string("model.sequence_parallel=") + (value == "1" ? "false" : "true"));
-    }
+    set_override(words, "model.tensor_model_parallel_size=" + value);
+    set_override(words,
+                 value == "1" ? "model.sequence_parallel=false" : "model.sequence_parallel=true");
     return true;
   }
   for (const OptionOverrides& row : kOverrides) {
     if (row.name != option.name || (!row.value.empty() && row.value != value)) continue;
     for (const std::string_view pattern : row.overrides) {
-      if (!pattern.empty()) words.push_back(filled(pattern, value));
+      if (!pattern.empty()) set_override(words, filled(pattern, value));
     }
     return true;
   }
@@ -281,10 +288,10 @@ void spell_out_options(ShellCommand& command) {
   const auto script =
       std::ranges::find_if(words, [](const std::string& word) { return word.ends_with(".py"); });
   if (script == words.end()) return;
-  Words overrides;
+  Words written;
   const auto first = static_cast<size_t>(script - words.begin()) + 1;
   const std::vector<Option> options =
-      options_of(std::span<const std::string>(words).subspan(first), overrides);
+      options_of(std::span<const std::string>(words).subspan(first), written);
   const auto text_of = [&](std::string_view name, const char* fallback) {
     const auto found = std::ranges::find(options, name, &Option::name);
     const bool is_said = found != options.end() && found->values.size() == 1;
@@ -292,6 +299,8 @@ void spell_out_options(ShellCommand& command) {
   };
   const std::string model = text_of("model_recipe_name", "");
   if (model.empty()) return;
+  // What the parser has where it is not said.
+  Words overrides = {std::string(kPrecision) + "=bf16_mixed"};
   Words others;
   for (const Option& option : options) {
     if (is_taken(option.name)) continue;
@@ -303,11 +312,12 @@ void spell_out_options(ShellCommand& command) {
     if (!option.name.empty()) others.push_back("--" + option.name);
     others.insert(others.end(), option.values.begin(), option.values.end());
   }
-  const auto has_precision = [](const std::string& word) {
-    return word.starts_with("mixed_precision=");
-  };
-  if (text_of("compute_dtype", "").empty() && std::ranges::none_of(overrides, has_precision)) {
-    overrides.emplace_back("mixed_precision=bf16_mixed");
+  // Options are applied behind what is written as an override, but for the precision, by which the
+  // recipe is chosen.
+  for (std::string& word : written) {
+    const std::string key = key_of_override(word);
+    const bool is_set = std::ranges::find(overrides, key, key_of_override) != overrides.end();
+    if (!is_set || key == kPrecision) set_override(overrides, std::move(word));
   }
   words.resize(first);
   words.insert(words.end(), overrides.begin(), overrides.end());

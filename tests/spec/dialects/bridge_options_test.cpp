@@ -83,9 +83,13 @@ BOOST_AUTO_TEST_CASE(what_starts_the_job_is_no_setting_of_the_run) {
   BOOST_TEST((launched("").knobs.precision == PrecisionRecipe::bf16));
 }
 
-// What is written stands over what follows, and other scripts' letters are their own.
-BOOST_AUTO_TEST_CASE(overrides_and_other_commands_stay) {
-  BOOST_TEST(!launched("-tp 2 model.sequence_parallel=false").knobs.sequence_parallel);
+// Options are applied last, but for the precision; other scripts' letters are their own.
+BOOST_AUTO_TEST_CASE(options_and_overrides_of_one_thing) {
+  const RunConfig both = launched(
+      "model.context_parallel_size=4 model.sequence_parallel=false -tp 2 -cp 1 -ep 4 -ep 8");
+  BOOST_TEST(both.knobs.sequence_parallel);
+  BOOST_TEST(both.knobs.cp == 1);
+  BOOST_TEST(both.knobs.ep == 8);
   BOOST_TEST((launched("mixed_precision=bf16_with_mxfp8_mixed").knobs.precision ==
               PrecisionRecipe::mxfp8));
   const RunConfig other = import_run(

@@ -79,10 +79,15 @@ std::vector<int64_t> device_counts(const std::string& name_or_path) {
   constexpr int64_t kMostDevices = 4096;
   const spec::HardwareSpec& hardware = file_of(name_or_path);
   const int64_t node = hardware.devices_per_node;
-  const int64_t most = hardware.inter_node.bytes_per_s > 0 ? std::max(kMostDevices, node) : node;
+  const bool is_alone = hardware.inter_node.bytes_per_s <= 0;
+  const int64_t most = is_alone ? node : std::max(kMostDevices, node);
   std::vector<int64_t> counts;
   for (int64_t count = 1; count < node; count *= 2) counts.push_back(count);
   for (int64_t count = node; count <= most; count *= 2) counts.push_back(count);
+  // All that the links of the only node join.
+  if (is_alone && spec::domain_devices(hardware) > node) {
+    counts.push_back(spec::domain_devices(hardware));
+  }
   return counts;
 }
 

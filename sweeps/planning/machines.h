@@ -23,7 +23,8 @@ std::optional<int64_t> devices_of(const std::string& name_or_path);
 /// Devices that a file's intra_node joins at most.
 int64_t domain_devices_of(const std::string& name_or_path);
 /// Numbers of devices to try where none is asked for: powers of two up to a full node, then twice
-/// as many nodes each time, up to 4096 devices. One node where nothing joins several.
+/// as many nodes each time, up to 4096 devices. One node where nothing joins several, in the end
+/// all that its links join.
 std::vector<int64_t> device_counts(const std::string& name_or_path);
 /// Whether a hardware file of that name describes the same kind of device: its peaks and the
 /// bandwidth of its memory.

@@ -36,6 +36,13 @@ BOOST_AUTO_TEST_CASE(nodes_are_filled_before_there_are_several) {
       device_counts(machine_in(cli, [](json& document) { document["devices_per_node"] = 6; }));
   const std::vector<int64_t> first(of_six.begin(), of_six.begin() + 6);
   BOOST_TEST(first == (std::vector<int64_t>{1, 2, 4, 6, 12, 24}), boost::test_tools::per_element());
+  // Runs use 8 of 9, and where nothing joins nodes the ninth is the last.
+  const Cli other;
+  const std::vector<int64_t> alone = device_counts(machine_in(other, [](json& document) {
+    document["domain_devices"] = 9;
+    document.erase("inter_node");
+  }));
+  BOOST_TEST(alone == (std::vector<int64_t>{1, 2, 4, 8, 9}), boost::test_tools::per_element());
 }
 
 // The search had ended at two devices, with a message that asked for at most one.

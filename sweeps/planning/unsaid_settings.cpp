@@ -32,7 +32,7 @@ std::string key_in(const dialects::RunConfig& config, const char* row) {
 }
 
 /// By one setting, or by the fields of one, as those of "mixed_precision".
-bool is_said(const dialects::RunConfig& config, const char* row) {
+bool says_row(const dialects::RunConfig& config, const char* row) {
   const std::string fields = key_in(config, row) + ".";
   return dialects::is_said(config, dialects::row_of(row)) ||
          std::ranges::any_of(config.stated, [&](const dialects::StatedSetting& setting) {
@@ -135,7 +135,7 @@ std::vector<std::string> open_sizes(const planner::PlanRule& rule,
                                     const dialects::RunConfig& config, const PlanRun& run) {
   std::vector<std::string> keys;
   for (const SaidBy& size : kSizes) {
-    if (is_said(config, size.row)) continue;
+    if (says_row(config, size.row)) continue;
     for (int64_t value = 2; value <= run.hardware->num_devices(); value *= 2) {
       PlanRun other = with_knob(run, size.knob, std::to_string(value));
       if (!spec::set_dp_for(run.hardware->num_devices(), other.knobs)) continue;
@@ -147,8 +147,8 @@ std::vector<std::string> open_sizes(const planner::PlanRule& rule,
   return keys;
 }
 
-[[noreturn]] void refuse(const planner::PlanRule& rule, const dialects::RunConfig& config,
-                         const PlanRun& run) {
+[[noreturn]] void refuse_broken(const planner::PlanRule& rule, const dialects::RunConfig& config,
+                                const PlanRun& run) {
   std::string text = fmt::format("{}: {}", rule.name, rule.message(run));
   const std::vector<std::string> sizes = dialects::may_stand_elsewhere(config)
                                              ? open_sizes(rule, config, run)
@@ -175,7 +175,7 @@ std::string left_to_recipe(const dialects::RunConfig& config, const PlanRun& run
     const std::string value = get_plan_knob(run.knobs, row);
     // What a rule asks for is told with the rule.
     const bool is_told = value != get_plan_knob(config.knobs, row);
-    if (is_of_others || is_told || is_said(config, choice.row) ||
+    if (is_of_others || is_told || says_row(config, choice.row) ||
         is_without_effect(choice.knob, run)) {
       continue;
     }
@@ -198,10 +198,10 @@ void keep_rules(const dialects::RunConfig& config, PlanRun& run,
   // Each round leaves one rule fewer that is broken.
   while (const planner::PlanRule* rule = planner::broken_rule(run)) {
     const auto is_open = [&](const char* row) {
-      return may_stand_elsewhere && !is_said(config, row);
+      return may_stand_elsewhere && !says_row(config, row);
     };
     std::optional<PlanRun> other = mended(*rule, config, run, is_open);
-    if (!other || !may_stand_elsewhere) refuse(*rule, config, run);
+    if (!other || !may_stand_elsewhere) refuse_broken(*rule, config, run);
     assumed.push_back(fmt::format("{}, which the run does not say: {}",
                                   words_between(config, run, *other), rule->message(run)));
     run = std::move(*other);

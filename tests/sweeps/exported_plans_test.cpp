@@ -211,29 +211,13 @@ BOOST_FIXTURE_TEST_CASE(hybridep_is_told_the_domain_of_the_plan, Cli) {
     BOOST_TEST(says(rack, word), rack);
   }
   // 128 of them lie on two domains, with 64 of 72 each.
-  const std::string racks = exported_by(*this, {"plan",
-                                                "--model",
-                                                "qwen3-30b-a3b",
-                                                "--hardware",
-                                                "gb200-nvl72",
-                                                "--gpus",
-                                                "128",
-                                                "--top",
-                                                "1",
-                                                "--gbs",
-                                                "1024",
-                                                "--fix",
-                                                "tp=1",
-                                                "--fix",
-                                                "pp=1",
-                                                "--fix",
-                                                "ep=128",
-                                                "--fix",
-                                                "dispatcher=hybridep",
-                                                "--export",
-                                                "megatron-lm",
-                                                "--format",
-                                                "json"});
+  std::vector<std::string> two_racks = {"plan", "--model", "qwen3-30b-a3b", "--gpus", "128"};
+  two_racks.insert(two_racks.end(), {"--hardware", "gb200-nvl72", "--gbs", "1024", "--top", "1"});
+  two_racks.insert(two_racks.end(), {"--export", "megatron-lm", "--format", "json"});
+  for (const char* knob : {"tp=1", "pp=1", "ep=128", "dispatcher=hybridep"}) {
+    two_racks.insert(two_racks.end(), {"--fix", knob});
+  }
+  const std::string racks = exported_by(*this, two_racks);
   for (const char* word :
        {"NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN=64", "NVLINK_DOMAIN_SIZE=72"}) {
     BOOST_TEST(says(racks, word), racks);

@@ -18,7 +18,7 @@
 namespace moetune::spec::dialects {
 namespace {
 
-using Words = std::vector<std::string>;
+using CommandWords = std::vector<std::string>;
 
 /// An option of one word, which no other has.
 struct ShortName {
@@ -135,7 +135,7 @@ constexpr std::array kOverrides = {
 /// An option and what stands behind it.
 struct Option {
   std::string name;  ///< the long one, without dashes; empty: words that belong to none
-  Words values;
+  CommandWords values;
 };
 
 /// Variables of the environment and Slurm's parameters are written alike, but without a point.
@@ -153,7 +153,7 @@ std::optional<std::string> option_of(std::string_view word) {
 }
 
 /// Overrides stand by themselves, wherever they are.
-std::vector<Option> options_of(std::span<const std::string> words, Words& overrides) {
+std::vector<Option> options_of(std::span<const std::string> words, CommandWords& overrides) {
   std::vector<Option> options;
   for (const std::string& word : words) {
     if (auto name = option_of(word)) {
@@ -171,7 +171,7 @@ std::vector<Option> options_of(std::span<const std::string> words, Words& overri
   return options;
 }
 
-std::string value_of(const Option& option) {
+std::string value_of_option(const Option& option) {
   if (option.values.size() != 1) return "";
   const std::string& value = option.values.front();
   const bool is_switch = std::ranges::any_of(kOverrides, [&](const OptionOverrides& row) {
@@ -197,15 +197,15 @@ std::string key_of_override(const std::string& word) {
 }
 
 /// Of one key the last counts.
-void set_override(Words& words, std::string word) {
+void set_override(CommandWords& words, std::string word) {
   const std::string key = key_of_override(word);
   std::erase_if(words, [&](const std::string& other) { return key_of_override(other) == key; });
   words.push_back(std::move(word));
 }
 
 /// Adds what an option stands for; false: it is none of these, or has another value.
-bool add_overrides_of(const Option& option, const std::vector<Option>& all, Words& words) {
-  const std::string value = value_of(option);
+bool add_overrides_of(const Option& option, const std::vector<Option>& all, CommandWords& words) {
+  const std::string value = value_of_option(option);
   if (option.name == "expert_tensor_parallel_size" && option.values.empty()) return true;
   if (value.empty()) return false;
   // Modules are set behind layers.
@@ -262,7 +262,7 @@ bool is_taken(const std::string& name) {
 }
 
 /// "A=1,B=2" is set where the job runs.
-void add_variables(const Option& option, ShellCommand& command) {
+void set_variables_of(const Option& option, ShellCommand& command) {
   for (std::string_view rest : option.values) {
     while (!rest.empty()) {
       const std::string_view one = rest.substr(0, rest.find(','));
@@ -283,12 +283,12 @@ std::string recipe_of(const std::string& model, const std::string& task) {
 }  // namespace
 
 void spell_out_options(ShellCommand& command) {
-  Words& words = command.words;
+  CommandWords& words = command.words;
   // Its options stand behind a script of Python.
   const auto script =
       std::ranges::find_if(words, [](const std::string& word) { return word.ends_with(".py"); });
   if (script == words.end()) return;
-  Words written;
+  CommandWords written;
   const auto first = static_cast<size_t>(script - words.begin()) + 1;
   const std::vector<Option> options =
       options_of(std::span<const std::string>(words).subspan(first), written);
@@ -300,12 +300,12 @@ void spell_out_options(ShellCommand& command) {
   const std::string model = text_of("model_recipe_name", "");
   if (model.empty()) return;
   // What the parser has where it is not said.
-  Words overrides = {std::string(kPrecision) + "=bf16_mixed"};
-  Words others;
+  CommandWords overrides = {std::string(kPrecision) + "=bf16_mixed"};
+  CommandWords others;
   for (const Option& option : options) {
     if (is_taken(option.name)) continue;
     if (option.name == "custom_env_vars" || option.name == "env") {
-      add_variables(option, command);
+      set_variables_of(option, command);
       continue;
     }
     if (add_overrides_of(option, options, overrides)) continue;

@@ -6,6 +6,7 @@
 
 #include "tests/tuner/planner_samples.h"
 #include "tuner/planner/memory_profile.h"
+#include "tuner/planner/rules.h"
 #include "tuner/planner/search.h"
 #include "tuner/planner/step_time.h"
 #include "tuner/planner/titan_memory.h"
@@ -354,6 +355,13 @@ BOOST_AUTO_TEST_CASE(each_pass_has_a_bubble) {
   BOOST_TEST(bubble_of(16) == whole, kExactly);
   BOOST_TEST(bubble_of(8) == 2 * whole, kExactly);
   BOOST_TEST(bubble_of(4) == 4 * whole, kExactly);
+  // And so says the rule of thumb: 12 micro-batches hide three stages.
+  const auto thumb = std::ranges::find(thumbs(), std::string_view("small_bubble"), &Thumb::name);
+  BOOST_TEST_REQUIRE((thumb != thumbs().end()));
+  run.pass_sequences = 16;
+  BOOST_TEST(thumb->agrees(run));
+  run.pass_sequences = 8;
+  BOOST_TEST(!thumb->agrees(run));
 }
 
 BOOST_AUTO_TEST_CASE(selective_checkpointing_has_a_price) {

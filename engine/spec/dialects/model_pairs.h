@@ -81,6 +81,10 @@ inline int64_t size_of(const json& object, const char* key, int64_t otherwise = 
   const auto at = object.find(key);
   return at != object.end() && at->is_number_integer() ? at->get<int64_t>() : otherwise;
 }
+inline double number_of(const json& object, const char* key, double otherwise) {
+  const auto at = object.find(key);
+  return at != object.end() && at->is_number() ? at->get<double>() : otherwise;
+}
 inline bool is_on(const json& object, const char* key, bool otherwise = false) {
   const auto at = object.find(key);
   return at != object.end() && at->is_boolean() ? at->get<bool>() : otherwise;

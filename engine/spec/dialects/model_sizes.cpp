@@ -105,11 +105,14 @@ void write_deepseek(const json& traits, const Shape& shape, json& model,
   model["model_type"] = "deepseek_v3";
   model["num_key_value_heads"] = shape.heads;
   model["use_qk_norm"] = is_on(traits, "qk_layernorm");
+  // Where neither is known, they are those of the family.
+  if (traits.contains("swiglu") && !shape.is_gated) model["gated_mlp"] = false;
+  if (word_of(traits, "normalization") == "LayerNorm") model["norm"] = "layernorm";
   copy(kLatentPairs, traits, model);
+  model["n_routed_experts"] = shape.experts;
   if (shape.experts == 0) return;
   copy(kRouterPairs, traits, model);
   model["topk_method"] = is_on(traits, "moe_router_enable_expert_bias") ? "noaux_tc" : "greedy";
-  model["n_routed_experts"] = shape.experts;
   const int64_t shared = shape.expert_ffn > 0 ? shape.shared_ffn / shape.expert_ffn : 0;
   model["n_shared_experts"] = shared;
   if (shared * shape.expert_ffn != shape.shared_ffn) {
@@ -332,6 +335,10 @@ json huggingface_of(const json& traits, std::vector<std::string>& notes) {
     for (const Pair& pair : kLinearPairs) model.erase(pair.theirs);
   }
   const spec::Family* family = spec::find_family(word_of(model, "model_type"));
+  // The engine's families rotate whole heads.
+  const json share = traits.value("rotary_percent", json());
+  const bool has_share = family != nullptr && !family->runs_in_engine && share.is_number();
+  if (has_share && share != family->rotary_ratio) model["partial_rotary_factor"] = share;
   const bool is_plain_width = family != nullptr && family->experts == ExpertKeys::mixtral;
   model["intermediate_size"] = is_plain_width ? shape.expert_ffn : shape.ffn;
   if (shape.experts > 0) {

@@ -15,71 +15,53 @@
 namespace moetune::spec::dialects {
 namespace {
 
-/// What a family has where its config.json says nothing.
-struct Family {
-  std::string_view name;
-  bool has_qk_norm = false;
-  bool has_attention_bias = false;
-  bool has_attention_gate = false;
-  bool has_shared_gate = false;
-  bool has_router_bias = false;
-  bool has_linear_bias = false;  ///< of projections and experts
-  bool has_quick_gelu = false;   ///< in its gated MLP
-  bool is_ungated = false;       ///< two matrices and a squared ReLU
-  bool has_no_positions = false;
-  bool is_expert_width_plain = false;  ///< intermediate_size is that of an expert
-  bool is_plain_gpt = false;  ///< LayerNorm, biases, learned positions, dropout, tied embeddings
-};
-constexpr std::array kFamilies = {
-    Family{.name = "llama"},
-    Family{.name = "mistral"},
-    Family{.name = "mixtral", .is_expert_width_plain = true},
-    Family{.name = "gpt_oss",
-           .has_attention_bias = true,
-           .has_linear_bias = true,
-           .has_quick_gelu = true,
-           .is_expert_width_plain = true},
-    Family{.name = "nemotron_h",
-           .has_router_bias = true,
-           .is_ungated = true,
-           .has_no_positions = true},
-    Family{.name = "qwen2", .has_attention_bias = true},
-    Family{.name = "qwen2_moe", .has_attention_bias = true, .has_shared_gate = true},
-    Family{.name = "qwen3", .has_qk_norm = true},
-    Family{.name = "qwen3_moe", .has_qk_norm = true},
-    Family{.name = "qwen3_next",
-           .has_qk_norm = true,
-           .has_attention_gate = true,
-           .has_shared_gate = true},
-    Family{.name = "qwen3_5_moe",
-           .has_qk_norm = true,
-           .has_attention_gate = true,
-           .has_shared_gate = true},
-    Family{.name = "qwen3_5_moe_text",
-           .has_qk_norm = true,
-           .has_attention_gate = true,
-           .has_shared_gate = true},
-    Family{.name = "qwen3_5", .has_qk_norm = true, .has_attention_gate = true},
-    Family{.name = "qwen3_5_text", .has_qk_norm = true, .has_attention_gate = true},
-    Family{.name = "deepseek_v2", .has_qk_norm = true},
-    Family{.name = "deepseek_v3", .has_qk_norm = true, .has_router_bias = true},
-    Family{.name = "kimi_k2", .has_qk_norm = true, .has_router_bias = true},
-    Family{.name = "gpt2", .is_plain_gpt = true},
-    Family{.name = "megatron_gpt", .is_plain_gpt = true},
-    Family{.name = "megatron_gpt_moe", .is_plain_gpt = true},
-};
-constexpr std::string_view kLinear = "linear_attention";
-constexpr double kPlainDropout = 0.1;
+/// The one family whose experts have biases is also the one whose gated MLP has quick GELU.
+bool has_quick_gelu(const Family& family) { return family.has_expert_bias; }
 
-void read_experts(const json& model, const Family& family, json& traits) {
+/// Whether files of a family have keys, or leave keys out, that are not read here.
+bool has_own_keys(const Family& family) {
+  const bool has_own_spelling = std::ranges::any_of(family.spellings, [](const Spelling& row) {
+    return row.ours != "attention_bias" && row.ours != "rms_norm_eps";
+  });
+  const bool is_read_here = family.is_plain_gpt || family.mixer == MixerKeys::pattern;
+  return !is_read_here && (has_own_spelling || family.has_plain_expert_width);
+}
+
+/// A file with the keys that families share.
+json with_shared_keys(const json& model, const Family& family, std::vector<std::string>& notes) {
+  if (has_own_keys(family)) {
+    try {
+      json read = model;
+      read.update(to_json(model_from_json(model, Source("the model"))));
+      return read;
+    } catch (const base::UsageError& error) {
+      // Of a part of a model, or of a damaged one, the rest is written.
+      notes.emplace_back(error.what());
+    }
+  }
+  json spelled = model;
+  for (const Spelling& row : family.spellings) {
+    const auto theirs = model.find(std::string(row.theirs));
+    if (theirs != model.end() && !theirs->is_null()) spelled[std::string(row.ours)] = *theirs;
+  }
+  return spelled;
+}
+
+constexpr std::string_view kLinear = "linear_attention";
+
+void read_experts(const json& model, const Family& family, json& traits,
+                  std::vector<std::string>& notes) {
   int64_t experts = 0;
   for (const char* key : {"num_experts", "n_routed_experts", "num_local_experts"}) {
     experts = std::max(experts, size_of(model, key));
   }
-  if (experts == 0) return;
+  if (experts == 0 || family.experts == ExpertKeys::none) return;
   const int64_t layers = size_of(model, "num_hidden_layers");
+  const int64_t plain_width = size_of(model, "intermediate_size");
   const int64_t width =
-      size_of(model, family.is_expert_width_plain ? "intermediate_size" : "moe_intermediate_size");
+      family.experts == ExpertKeys::mixtral
+          ? plain_width
+          : size_of(model, "moe_intermediate_size", family.is_plain_gpt ? plain_width : 0);
   traits["num_experts"] = experts;
   traits["moe_router_topk"] = size_of(model, "num_experts_per_tok", 2);
   traits["moe_ffn_hidden_size"] = width;
@@ -90,11 +72,20 @@ void read_experts(const json& model, const Family& family, json& traits) {
     traits["moe_shared_expert_intermediate_size"] = shared;
     traits["moe_shared_expert_gate"] = is_on(model, "shared_expert_gate", family.has_shared_gate);
   }
-  if (!is_on(model, "norm_topk_prob", true)) traits["moe_router_pre_softmax"] = true;
+  const bool is_normalized = family.reads_norm_topk
+                                 ? is_on(model, "norm_topk_prob", family.normalizes_topk)
+                                 : family.normalizes_topk;
+  if (!is_normalized) traits["moe_router_pre_softmax"] = true;
   copy_back(kRouterPairs, model, traits);
   const std::string method = word_of(model, "topk_method");
-  if (method.empty() ? family.has_router_bias : method == "noaux_tc") {
+  const bool has_bias = method.empty() ? family.has_router_bias : method == "noaux_tc";
+  if (is_on(model, "use_routing_bias", has_bias)) {
     traits["moe_router_enable_expert_bias"] = true;
+    // Megatron has the bias beside such scores only.
+    if (!traits.contains("moe_router_score_function")) {
+      traits["moe_router_score_function"] = "sigmoid";
+      notes.emplace_back("the model's file does not say its router's scores: taken as sigmoid");
+    }
   }
   if (layers < 1 || layers > kMostLayers) return;
   const int64_t first = size_of(model, "first_k_dense_replace");
@@ -109,12 +100,17 @@ void read_experts(const json& model, const Family& family, json& traits) {
     const int64_t layer = dense.is_number_integer() ? dense.get<int64_t>() : -1;
     if (layer >= 0 && layer < layers) is_moe[static_cast<size_t>(layer)] = false;
   }
+  const json types = model.value("mlp_layer_types", json::array());
+  for (size_t i = 0; i < std::min(types.size(), is_moe.size()); ++i) {
+    is_moe[i] = types[i] == "sparse";
+  }
   if (std::ranges::find(is_moe, false) != is_moe.end()) {
     traits["moe_layer_freq"] = pattern_of(is_moe);
   }
 }
 
-void read_attention(const json& model, const Family& family, json& traits) {
+void read_attention(const json& model, const Family& family, json& traits,
+                    std::vector<std::string>& notes) {
   if (model.contains("kv_lora_rank")) {
     traits["multi_latent_attention"] = true;
     copy_back(kLatentPairs, model, traits);
@@ -132,9 +128,14 @@ void read_attention(const json& model, const Family& family, json& traits) {
     if (is_on(model, key, otherwise)) traits[trait] = true;
   };
   set("qk_layernorm", "use_qk_norm", family.has_qk_norm);
-  set("add_qkv_bias", "attention_bias", family.has_attention_bias);
+  const bool has_bias = family.attention_bias && !family.is_plain_gpt;
+  set("add_qkv_bias", "attention_bias", has_bias);
+  const bool is_of_output = family.biases == BiasRule::attention_key && !family.has_expert_bias;
+  if (is_of_output && is_on(traits, "add_qkv_bias")) {
+    notes.emplace_back("the bias of attention's output product has no flag: it is left out");
+  }
   set("attention_output_gate", "attn_output_gate", family.has_attention_gate);
-  if (is_on(model, "attention_sinks", find_family(family.name)->has_attention_sinks)) {
+  if (is_on(model, "attention_sinks", family.has_attention_sinks)) {
     traits["softmax_type"] = "learnable";
   }
   // Which layers are linear: every one but each n-th, or as a pattern.
@@ -145,8 +146,10 @@ void read_attention(const json& model, const Family& family, json& traits) {
   }
   if (std::ranges::find(is_linear, true) != is_linear.end()) {
     traits["linear_attention_freq"] = pattern_of(is_linear);
-  } else if (model.contains("full_attention_interval")) {
-    traits["linear_attention_freq"] = std::to_string(size_of(model, "full_attention_interval"));
+  } else if (family.mixer == MixerKeys::gdn && types.empty()) {
+    const auto otherwise = static_cast<int64_t>(model_default("full_attention_interval"));
+    traits["linear_attention_freq"] =
+        std::to_string(size_of(model, "full_attention_interval", otherwise));
   }
   if (traits.contains("linear_attention_freq")) {
     traits["experimental_attention_variant"] = "gated_delta_net";
@@ -190,10 +193,10 @@ void read_hybrid(const json& model, ModelSpec& layers, json& traits,
 }
 
 /// What differs from layer to layer, as the reader of such a file sees it.
-void read_layers(const json& model, json& traits, std::vector<std::string>& notes) {
+void read_layers(const json& model, const Family& family, json& traits,
+                 std::vector<std::string>& notes) {
   try {
     JsonReader reader(model, Source("the model"), "", NullIs::absent);
-    const spec::Family& family = *find_family(reader.text(model_key("model_type")));
     ModelSpec layers;
     if (family.mixer == MixerKeys::pattern) {
       spec::read_layers(reader, family, layers);
@@ -201,7 +204,8 @@ void read_layers(const json& model, json& traits, std::vector<std::string>& note
       read_hybrid(model, layers, traits, notes);
     }
     layers.num_layers = size_of(traits, "num_layers");
-    if (layers.num_layers < 1 || layers.num_layers > kMostLayers) return;
+    const bool has_windows = !family.has_chunked_windows;
+    if (layers.num_layers < 1 || layers.num_layers > kMostLayers || !has_windows) return;
     spec::read_windows(reader, family, layers);
     read_windows(layers, traits);
   } catch (const base::UsageError& error) {
@@ -210,73 +214,96 @@ void read_layers(const json& model, json& traits, std::vector<std::string>& note
   }
 }
 
+/// Which share of a head is turned by its position, and how.
+void read_rotation(const json& model, const Family& family, json& traits,
+                   std::vector<std::string>& notes) {
+  double share = number_of(model, "partial_rotary_factor", family.rotary_ratio);
+  std::string type;
+  for (const char* key : {"rope_parameters", "rope_scaling"}) {
+    const auto rope = model.find(key);
+    if (rope == model.end() || !rope->is_object() || rope->empty()) continue;
+    if (rope->contains("rope_theta")) traits["rotary_base"] = (*rope)["rope_theta"];
+    share = number_of(*rope, "partial_rotary_factor", share);
+    type = word_of(*rope, rope->contains("rope_type") ? "rope_type" : "type");
+  }
+  if (share != 1) traits["rotary_percent"] = share;
+  if (type.empty() || type == "default" || has_quick_gelu(family)) return;
+  notes.push_back(
+      fmt::format("positions of the type {} have no flags here: add them by hand", shown(type)));
+}
+
 void read_traits(const json& model, const Family& family, json& traits) {
   const std::string norm = word_of(model, "norm");
-  const bool has_layer_norm = norm.empty() ? family.is_plain_gpt : norm == "layernorm";
+  const bool has_layer_norm = norm.empty() ? family.has_layer_norm : norm == "layernorm";
   traits["normalization"] = has_layer_norm ? "LayerNorm" : "RMSNorm";
-  traits["swiglu"] = is_on(model, "gated_mlp", !family.is_plain_gpt && !family.is_ungated);
+  traits["swiglu"] = is_on(model, "gated_mlp", family.has_gated_mlp);
   const std::string of_mlp = word_of(model, "mlp_hidden_act");
-  const std::string activation = of_mlp.empty() ? word_of(model, "hidden_act") : of_mlp;
-  const auto epsilon = model.find("layer_norm_epsilon");
-  if (epsilon != model.end() && epsilon->is_number() && !traits.contains("norm_epsilon")) {
-    traits["norm_epsilon"] = *epsilon;
-  }
+  std::string activation = of_mlp.empty() ? word_of(model, "hidden_act") : of_mlp;
+  if (activation.empty() && family.activation == "relu2") activation = family.activation;
   if (activation == "relu2") traits["squared_relu"] = true;
-  if (family.has_quick_gelu) {
+  if (has_quick_gelu(family)) {
     traits["quick_geglu"] = true;
     traits["activation_func"] = "quick_gelu";
   } else if (!activation.empty()) {
     traits["activation_func"] = activation == "relu2" ? "squared_relu" : activation;
   }
-  traits["add_bias_linear"] =
-      is_on(model, "use_bias",
-            family.has_linear_bias || (family.is_plain_gpt && family.name != "megatron_gpt_moe"));
+  const bool has_biases = family.is_plain_gpt ? family.attention_bias : family.has_expert_bias;
+  traits["add_bias_linear"] = is_on(model, "use_bias", has_biases);
   traits["untie_embeddings_and_output_weights"] =
-      !is_on(model, "tie_word_embeddings", family.is_plain_gpt);
-  const std::string position = word_of(model, "position_embedding");
-  const bool is_learned = position.empty() ? family.is_plain_gpt : position == "learned";
-  traits["position_embedding_type"] =
-      is_learned ? "learned_absolute" : (position.empty() ? "rope" : position);
-  if (family.has_no_positions) traits["position_embedding_type"] = "none";
+      !is_on(model, "tie_word_embeddings", family.ties_embeddings);
+  const std::string said = word_of(model, "position_embedding");
+  const std::string position = said.empty() ? std::string(family.positions) : said;
+  traits["position_embedding_type"] = position == "learned" ? "learned_absolute" : position;
   for (const char* key : {"hidden_dropout", "attention_dropout"}) {
-    if (!traits.contains(key)) traits[key] = family.is_plain_gpt ? kPlainDropout : 0.0;
+    if (!traits.contains(key)) traits[key] = family.dropout;
   }
 }
 
 /// What of a model no setting of the table says.
 void note_what_is_left(const Family& family, std::vector<std::string>& notes) {
-  if (family.name == "gpt_oss") {
-    notes.emplace_back(
-        "clamped activations, their offset and YaRN of gpt_oss have no flags here: add them by "
-        "hand");
-  } else if (family.name == "nemotron_h") {
+  if (has_quick_gelu(family)) {
+    notes.push_back(
+        fmt::format("clamped activations, their offset and YaRN of {} have no flags here: add them "
+                    "by hand",
+                    family.name));
+  } else if (family.mixer == MixerKeys::pattern) {
     notes.emplace_back("a hybrid needs the framework's script for hybrid models");
+  }
+  if (family.has_indexer) {
+    notes.emplace_back("the indexer that chooses keys has no flags here: add them by hand");
+  }
+  if (family.has_chunked_windows) {
+    notes.emplace_back("chunks of keys have no flag: attention is written as that to all keys");
+  }
+  if (!family.assumed.empty()) {
+    notes.push_back(fmt::format("{} is written as it is planned: {}", family.name, family.assumed));
   }
 }
 
 }  // namespace
 
-json traits_of(const json& model, std::vector<std::string>& notes) {
+json traits_of(const json& document, std::vector<std::string>& notes) {
   json traits = json::object();
-  const std::string name = word_of(model, "model_type");
+  const std::string name = word_of(document, "model_type");
   if (name.empty()) return traits;
-  const auto family = std::ranges::find(kFamilies, name, &Family::name);
-  if (family == kFamilies.end()) {
+  const Family* family = find_family(name);
+  if (family == nullptr) {
     notes.push_back(fmt::format(
-        "the sizes of a model of the family {} are not written: take those that you have", name));
+        "the sizes of a model of the family {} are not written: take those that you have",
+        shown(name)));
     return traits;
   }
+  const json model = with_shared_keys(document, *family, notes);
   copy_back(kPairs, model, traits);
   copy_back(kLinearPairs, model, traits);
-  const json rope = model.value("rope_parameters", json::object());
-  if (rope.contains("rope_theta")) traits["rotary_base"] = rope["rope_theta"];
+  read_rotation(model, *family, traits, notes);
   if (size_of(model, "intermediate_size") > 0) {
     traits["ffn_hidden_size"] = model["intermediate_size"];
   }
-  read_attention(model, *family, traits);
+  read_attention(model, *family, traits, notes);
   read_traits(model, *family, traits);
-  read_experts(model, *family, traits);
-  read_layers(model, traits, notes);
+  read_experts(model, *family, traits, notes);
+  read_layers(model, *family, traits, notes);
   const int64_t depth =
       std::max(size_of(model, "num_nextn_predict_layers"), size_of(model, "mtp_num_hidden_layers"));
   if (depth > 0) traits["mtp_num_layers"] = depth;

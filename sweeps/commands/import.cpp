@@ -61,6 +61,7 @@ int run_import_command(const CommandOptions& options) {
                        {"release", row.release},
                        {"knobs", to_json(run.knobs)},
                        {"model", run.model},
+                       {"model_flags", run.model_flags},
                        {"model_name", run.model_name},
                        {"global_batch_size", run.global_batch_size},
                        {"seq_length", run.seq_length},

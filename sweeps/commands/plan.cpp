@@ -297,6 +297,7 @@ std::string exported(const CommandOptions& options, const nlohmann::json& model,
                             config.knobs.ep > 1 && dialects::can_say(config, "dispatcher", dialect);
   tell_hybridep(domain_devices_of(options.text("hardware")),
                 result.question.hardware->devices_per_node, has_hybridep, config);
+  if (theirs) dialects::take_model_flags(*theirs, options.has("model"), config);
   const std::string contradicted = theirs ? take_along(*theirs, config) : std::string();
   return dialects::export_run(config, dialect) + contradicted;
 }

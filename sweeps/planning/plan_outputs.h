@@ -193,6 +193,8 @@ inline constexpr OutputKey kImportKeys[] = {
     {"release", "text", "", "Of that framework, whose spelling is read."},
     {"knobs.*", "any", "", "By knob of plans: its value, or the dialect's default."},
     {"model.*", "any", "", "Sizes that the run says, as in a model file; empty: none."},
+    {"model_flags.*", "any", "",
+     "What the run itself says of its model, by Megatron's names; `model` has not words for all."},
     {"model_name", "text", "", "A recipe, a flavour or a file that has the sizes; empty: none."},
     {"global_batch_size", "integer", "",
      "Sequences of a step; where it is not said, micro-batch times replicas."},

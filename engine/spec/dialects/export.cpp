@@ -15,11 +15,70 @@ namespace moetune::spec::dialects {
 
 namespace {
 
+using nlohmann::json;
+
 /// A run in a dialect, before it has a form.
 struct Written {
   Writing out;
   std::vector<Setting> settings;
 };
+
+/// Whether all that is to be written of the model stands among the run's own flags, whose words the
+/// dialect has: a config.json has not words for all of them, and says the defaults, too.
+bool says_own_model(const RunConfig& run, Dialect dialect) {
+  if (run.dialect != dialect || run.model_flags.empty()) return false;
+  // Another depth than it was read with may need layers that nobody said.
+  const json depth = run.model_flags.value("mtp_num_layers", json());
+  if (run.mtp_depth && depth != *run.mtp_depth) return false;
+  return !run.model.contains("model_type") || run.model_flags.contains("num_layers");
+}
+
+/// The model with what the run itself says of it, which wins. What stands among the settings that
+/// no word was found for is written there.
+void put_model_together(Writing& out, std::vector<std::string>& notes) {
+  const RunConfig& run = out.run;
+  if (!says_own_model(run, out.dialect)) out.traits = traits_of(run.model, notes);
+  for (const auto& [name, value] : run.model_defaults.items()) {
+    if (out.traits.contains(name)) out.traits[name] = value;
+  }
+  out.traits.update(run.model_flags);
+  if (run.mtp_depth) out.traits["mtp_num_layers"] = *run.mtp_depth;
+  for (const UnknownSetting& setting : run.unknown) {
+    const Row* row = find_row(setting.key, run.dialect);
+    if (row != nullptr) out.traits.erase(std::string(row->name));
+  }
+}
+
+/// Whether a knob has its default because nothing of ours is what the run says of it.
+bool has_default_of_unknown(const PlanKnobs& knobs, const UnknownSetting& setting,
+                            Dialect dialect) {
+  const Row* row = find_row(setting.key, dialect);
+  const auto* knob = row == nullptr ? nullptr : std::get_if<PlanKnobMember>(&row->target);
+  return knob != nullptr && text_of(knobs, *knob) == fallback_of(*row, dialect);
+}
+
+/// What goes along as it is: what the settings of a run do not say. Takes out those that are there
+/// for want of a word for what it says.
+std::vector<UnknownSetting> unknown_beside(std::vector<Setting>& settings, const RunConfig& run) {
+  std::vector<UnknownSetting> unknown;
+  for (const UnknownSetting& setting : run.unknown) {
+    const auto has_key = [&](const Setting& one) { return one.key == setting.key; };
+    if (has_default_of_unknown(run.knobs, setting, run.dialect)) std::erase_if(settings, has_key);
+    if (std::ranges::none_of(settings, has_key)) unknown.push_back(setting);
+  }
+  return unknown;
+}
+
+/// Flags of the model that no setting of the dialect says, by their keys in the run's own.
+std::vector<std::string> unwritten_flags(const RunConfig& run, Dialect dialect) {
+  std::vector<std::string> keys;
+  for (const Row& row : trait_rows()) {
+    const bool is_written = !row.keys[static_cast<size_t>(dialect)].empty();
+    const std::string key = key_of(row, run.dialect);
+    if (!is_written && !key.empty() && run.model_flags.contains(row.name)) keys.push_back(key);
+  }
+  return keys;
+}
 
 Written written(RunConfig& run, Dialect dialect) {
   const int32_t connections = run.knobs.cuda_device_max_connections;
@@ -29,8 +88,7 @@ Written written(RunConfig& run, Dialect dialect) {
   add_implied(run, dialect);
   Writing out(dialect, run);
   std::vector<std::string> notes;
-  out.traits = traits_of(run.model, notes);
-  if (run.mtp_depth) out.traits["mtp_num_layers"] = *run.mtp_depth;
+  put_model_together(out, notes);
   // Torchtitan's models are its own.
   if (dialect != Dialect::torchtitan) {
     out.notes = std::move(notes);
@@ -81,17 +139,27 @@ std::string export_run(const RunConfig& given, Dialect dialect) {
   out.notes.insert(out.notes.end(), left_out.begin(), left_out.end());
   std::vector<UnknownSetting> unknown;
   if (run.dialect == dialect) {
-    for (const UnknownSetting& setting : run.unknown) {
-      const bool is_said =
-          std::ranges::find(settings, setting.key, &Setting::key) != settings.end();
-      if (!is_said) unknown.push_back(setting);
+    unknown = unknown_beside(settings, run);
+  } else {
+    std::vector<std::string> lost = translate_unknown(run, dialect, settings);
+    const std::vector<std::string> flags = unwritten_flags(run, dialect);
+    lost.insert(lost.end(), flags.begin(), flags.end());
+    if (!lost.empty()) {
+      out.notes.push_back(fmt::format("{} settings of {} are not translated: {}", lost.size(),
+                                      name_of(run.dialect), text_of_keys(lost)));
     }
-  } else if (const std::vector<std::string> lost = translate_unknown(run, dialect, settings);
-             !lost.empty()) {
-    out.notes.push_back(fmt::format("{} settings of {} are not translated: {}", lost.size(),
-                                    name_of(run.dialect), text_of_keys(lost)));
   }
   return write_text(out, settings, unknown);
+}
+
+void take_model_flags(const RunConfig& from, bool has_own_model, RunConfig& to) {
+  to.spellings = from.spellings;
+  to.model_flags = from.model_flags;
+  // Flags without sizes are changes to a model that is named elsewhere.
+  if (!has_own_model || !from.model.contains("model_type")) return;
+  std::vector<std::string> notes;
+  const json said = traits_of(to.model, notes);
+  for (const auto& [name, value] : said.items()) to.model_flags.erase(name);
 }
 
 bool can_say(const RunConfig& given, std::string_view knob, Dialect dialect) {
@@ -113,6 +181,11 @@ std::vector<SettingChange> changed_settings(const RunConfig& from, const RunConf
                                             Dialect dialect) {
   RunConfig before_run = from;
   RunConfig after_run = to;
+  // What a run leaves to its framework is no change of the model.
+  for (RunConfig* run : {&before_run, &after_run}) {
+    run->model_flags.clear();
+    run->model_defaults.clear();
+  }
   const Written before = written(before_run, dialect);
   const Written after = written(after_run, dialect);
   std::vector<SettingChange> changes;
@@ -169,7 +242,8 @@ std::optional<std::vector<std::string>> command_words(const RunConfig& given, Di
                                                       std::string_view said) {
   if (dialect == Dialect::torchtitan || dialect == Dialect::primus) return std::nullopt;
   RunConfig run = given;
-  const auto [out, settings] = written(run, dialect);
+  auto [out, settings] = written(run, dialect);
+  const std::vector<UnknownSetting> unknown = unknown_beside(settings, run);
   std::vector<std::string> words;
   const auto add = [&](const std::vector<std::string>& more) {
     words.insert(words.end(), more.begin(), more.end());
@@ -181,11 +255,7 @@ std::optional<std::vector<std::string>> command_words(const RunConfig& given, Di
         std::ranges::find(changes, setting.key, &SettingChange::key) != changes.end();
     if (is_wanted) add(words_of_setting(setting, dialect));
   }
-  for (const UnknownSetting& setting : run.unknown) {
-    if (std::ranges::find(settings, setting.key, &Setting::key) == settings.end()) {
-      add(words_of(setting, dialect));
-    }
-  }
+  for (const UnknownSetting& setting : unknown) add(words_of(setting, dialect));
   return words;
 }
 

@@ -14,6 +14,8 @@
 namespace moetune::spec::dialects {
 namespace {
 
+using nlohmann::json;
+
 constexpr int64_t kDefaultVocabMultiple = 128;
 
 /// The value as a line of the dialect has it.
@@ -106,9 +108,32 @@ void read_connections(Reading& in) {
   }
 }
 
+/// Before it becomes a config.json, which has not words for all of it.
+void keep_model_flags(Reading& in) {
+  if (in.options.is_echo) return;
+  json& flags = in.run.model_flags;
+  for (const Row& row : trait_rows()) {
+    const std::string name(row.name);
+    const auto trait = in.traits.find(name);
+    if (trait == in.traits.end()) continue;
+    (in.unsaid_traits.contains(name) ? in.run.model_defaults : flags)[name] = *trait;
+  }
+  // Whether there are groups is said beside how many there would be.
+  const auto is_grouped = in.traits.find("group_query_attention");
+  if (flags.contains("num_query_groups") && is_grouped != in.traits.end()) {
+    flags["group_query_attention"] = *is_grouped;
+  }
+}
+
 void make_model(Reading& in) {
   if (in.traits.contains("mtp_num_layers")) {
     in.run.mtp_depth = in.traits["mtp_num_layers"].get<int64_t>();
+  }
+  if (in.dialect == Dialect::megatron_bridge) {
+    // Its recipes say them: no default of theirs is known.
+    for (const char* trait : {"swiglu", "normalization"}) {
+      if (in.unsaid_traits.contains(trait)) in.traits.erase(trait);
+    }
   }
   in.problems.attempt([&] { in.run.model = huggingface_of(in.traits, in.run.notes); });
   if (in.run.model.contains("vocab_size") && in.run.model.contains("model_type")) {
@@ -152,6 +177,7 @@ RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions
     read_layer_flags(in);
     read_parts_of_megatron(in);
     refuse_contradictions(in);
+    keep_model_flags(in);
     make_model(in);
   }
   place_ranks(in);

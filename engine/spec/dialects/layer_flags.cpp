@@ -85,6 +85,9 @@ void read_window(Reading& in) {
     }
     in.traits["window_keys"] = before + 1;
   }
+  if (in.problems.empty()) {
+    in.traits[std::string(kWindow)] = fmt::format("{},{}", before, behind);
+  }
 }
 
 std::string meaning_of(char letter) {
@@ -324,13 +327,41 @@ std::string with_bars(Writing& out, const RunConfig& run, const std::string& let
   return sizes.empty() ? letters : fmt::format("{}", fmt::join(segments, "|"));
 }
 
+/// Megatron-Bridge says the gate and the activation apart, and of groups how many there are. The
+/// others have a switch for both, and one for groups.
+void write_switches(Writing& out) {
+  json& traits = out.traits;
+  const std::string activation = word_of(traits, "activation_func");
+  const auto names = [&](std::string_view part) {
+    return activation.find(part) != std::string::npos;
+  };
+  const bool is_squared = is_on(traits, "squared_relu") || names("squared_relu") || names("relu2");
+  const bool is_quick = is_on(traits, "quick_geglu") || (is_on(traits, "swiglu") && names("quick"));
+  if (out.dialect == Dialect::megatron_bridge) {
+    if (is_quick) traits["swiglu"] = true;
+    if (is_quick && !names("quick")) traits["activation_func"] = "quick_gelu";
+    if (is_squared && !names("relu")) traits["activation_func"] = "squared_relu";
+    if (!is_on(traits, "group_query_attention", true)) traits.erase("num_query_groups");
+    return;
+  }
+  if (is_squared) traits["squared_relu"] = true;
+  if (is_quick) traits["quick_geglu"] = true;
+  // A default of another dialect may be the contrary; that of a file is said there.
+  const bool is_open = traits.contains("swiglu") || out.run.dialect != out.dialect;
+  if ((is_quick || is_squared) && is_open) traits["swiglu"] = false;
+  if (is_on(traits, "swiglu") && names("gelu")) {
+    out.cannot_say("activation_func=" + shown(activation), "its gated MLP has SiLU");
+  }
+  const bool has_groups = traits.contains("num_query_groups");
+  if (has_groups && !traits.contains("group_query_attention"))
+    traits["group_query_attention"] = true;
+}
+
 }  // namespace
 
 void write_layer_flags(Writing& writing, RunConfig& run) {
+  write_switches(writing);
   json& traits = writing.traits;
-  // Megatron-Bridge says the gate and the activation apart, the others have a switch for both.
-  const bool is_bridge = writing.dialect == Dialect::megatron_bridge;
-  if (!is_bridge && is_on(traits, "quick_geglu")) traits["swiglu"] = false;
   const std::string pattern(kPattern);
   const std::string mtp_pattern(kMtpPattern);
   std::string letters = word_of(traits, pattern.c_str());

@@ -69,6 +69,7 @@ struct Reading {
   nlohmann::json traits = nlohmann::json::object();  ///< by the names of the Trait rows
   RunConfig run;
   Problems problems;
+  std::set<std::string, std::less<>> unsaid_traits;  ///< those that have the dialect's default
   bool has_etp = false;
   /// The number of ranks is a default, of the script ("${SLURM_NNODES:-1}") or of the launcher.
   bool has_default_ranks = false;

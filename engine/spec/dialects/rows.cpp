@@ -28,6 +28,19 @@ std::vector<Word> words_for(const Row& row, Dialect dialect) {
   return words;
 }
 
+/// The dialect's words for a value of ours; none where it has none.
+std::optional<std::string> theirs_of_ours(const Row& row, Dialect dialect,
+                                          const std::string& ours) {
+  if (!row.words.empty()) {
+    for (const Word& word : words_for(row, dialect)) {
+      if (word.ours == ours) return std::string(word.theirs);
+    }
+    return std::nullopt;
+  }
+  if (!is_inverted(row, dialect)) return ours;
+  return ours == "true" ? "false" : "true";
+}
+
 std::string theirs_of(const Row& row, Dialect dialect) {
   std::vector<std::string_view> theirs;
   for (const Word& word : words_for(row, dialect)) theirs.push_back(word.theirs);
@@ -54,7 +67,9 @@ class RowReader {
     if (setting == nullptr) {
       if (!std::holds_alternative<Part>(row_.target)) {
         const std::string_view fallback = fallback_of(row_, in_.dialect);
-        if (!fallback.empty()) store(std::string(fallback), {});
+        if (fallback.empty()) return;
+        store(std::string(fallback), {});
+        if (std::holds_alternative<Trait>(row_.target)) in_.unsaid_traits.emplace(row_.name);
       }
       return;
     }
@@ -153,7 +168,11 @@ class RowReader {
     }
     const bool is_pattern = row_.name == "moe_layer_freq" || row_.name == "linear_attention_freq" ||
                             row_.name == "window_attn_skip_freq";
-    if (is_pattern || kind_of(row_) == Kind::list) return fmt::format("{}", fmt::join(words, ","));
+    if (is_pattern || kind_of(row_) == Kind::list) {
+      const std::string text = fmt::format("{}", fmt::join(words, ","));
+      // A list of a file, in the form that a flag takes, too.
+      return is_pattern && words.size() > 1 && !text.starts_with('[') ? "[" + text + "]" : text;
+    }
     if (std::ranges::any_of(words, [&](const auto& word) { return word != words.front(); })) {
       in_.note(fmt::format("'{}' has several values and was not understood", key_));
       return std::nullopt;
@@ -176,7 +195,12 @@ class RowReader {
   std::optional<std::string> ours_of(const std::string& theirs) {
     for (const Word& word : words_for(row_, in_.dialect)) {
       if (word.theirs != theirs) continue;
-      if (!word.ours.empty()) return std::string(word.ours);
+      if (!word.ours.empty()) {
+        if (theirs_of_ours(row_, in_.dialect, std::string(word.ours)) != theirs) {
+          in_.run.spellings.emplace(row_.name, theirs);
+        }
+        return std::string(word.ours);
+      }
       in_.note(fmt::format("'{}' is '{}', for which moetune has no word: '{}' is taken", key_,
                            theirs, fallback_of(row_, in_.dialect)));
       return std::nullopt;
@@ -280,17 +304,15 @@ void read_rows(Reading& reading) {
 
 namespace {
 
-/// The dialect's words for a value of ours; none where it has none.
-std::optional<std::string> theirs_of_ours(const Row& row, Dialect dialect,
-                                          const std::string& ours) {
-  if (!row.words.empty()) {
-    for (const Word& word : words_for(row, dialect)) {
-      if (word.ours == ours) return std::string(word.theirs);
-    }
-    return std::nullopt;
+/// The word of a run for a value of ours, where it is another than the usual one of its dialect.
+std::optional<std::string> own_spelling(const Row& row, const Writing& out,
+                                        const std::string& ours) {
+  const auto found = out.run.spellings.find(row.name);
+  if (out.run.dialect != out.dialect || found == out.run.spellings.end()) return std::nullopt;
+  for (const Word& word : words_for(row, out.dialect)) {
+    if (word.theirs == found->second && word.ours == ours) return found->second;
   }
-  if (!is_inverted(row, dialect)) return ours;
-  return ours == "true" ? "false" : "true";
+  return std::nullopt;  // the choice is another by now
 }
 
 std::string text_of_trait(const nlohmann::json& value) {
@@ -333,7 +355,8 @@ std::vector<Setting> write_rows(Writing& writing) {
     auto words = words_of_row(row, writing);
     if (!words) continue;
     const std::string ours = fmt::format("{}", fmt::join(*words, " "));
-    const bool is_default = ours == fallback_of(row, writing.dialect);
+    const std::optional<std::string> spelling = own_spelling(row, writing, ours);
+    const bool is_default = !spelling && ours == fallback_of(row, writing.dialect);
     const std::string key = key_of(row, writing.dialect);
     // A preset's name and fields of its own do not go together: fields only where they have to.
     const bool says_defaults = writing.overrides_others && !key.starts_with("mixed_precision.");
@@ -349,9 +372,8 @@ std::vector<Setting> write_rows(Writing& writing) {
     Setting setting{.key = key};
     if (is_default && ours == "0") words = {"null"};  // as a count that is not set
     for (const std::string& word : *words) {
-      if (const auto theirs = theirs_of_ours(row, writing.dialect, word)) {
-        setting.words.push_back(*theirs);
-      }
+      const auto theirs = spelling ? spelling : theirs_of_ours(row, writing.dialect, word);
+      if (theirs) setting.words.push_back(*theirs);
     }
     if (setting.words.size() < words->size()) {
       writing.cannot_say(fmt::format("{}={}", row.name, ours));

@@ -73,6 +73,14 @@ struct RunConfig {
   /// The architecture in terms of a Hugging Face config.json, as model_from_json reads it. Sizes
   /// that the run does not say are missing; empty: it says none.
   nlohmann::json model = nlohmann::json::object();
+  /// What its source says of the model, and what follows from that, by Megatron's names (the Trait
+  /// rows): `model` has not words for all of it. Empty where it was made of what a log echoes: a
+  /// parser's defaults are no statement.
+  nlohmann::json model_flags = nlohmann::json::object();
+  /// The other traits that the dialect has a default for.
+  nlohmann::json model_defaults = nlohmann::json::object();
+  /// Of values for which the dialect has several words the run's own, by the name of the row.
+  std::map<std::string, std::string, std::less<>> spellings;
   std::string model_name;         ///< a recipe, a flavour, a file with the sizes
   int64_t global_batch_size = 0;  ///< sequences
   /// It follows from micro-batch and replicas, as the run does not say it.
@@ -192,6 +200,10 @@ RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions
 /// The run as text that `dialect` takes: a shell command, or a file. What it cannot be told stands
 /// in comments, settings of another dialect that are lost by name; the first one names the release.
 std::string export_run(const RunConfig& run, Dialect dialect);
+
+/// Adds to a run what another one says of its model and in which words. With a model of its own,
+/// `to` gets only the flags that this model does not say.
+void take_model_flags(const RunConfig& from, bool has_own_model, RunConfig& to);
 
 /// Whether a dialect has words for what a run says of one of its knobs, by the knob's name.
 bool can_say(const RunConfig& run, std::string_view knob, Dialect dialect);

@@ -1,5 +1,7 @@
 #include "engine/spec/dialects/shell_arithmetic.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <string>
@@ -128,6 +130,41 @@ class Arithmetic {
 
 std::optional<int64_t> arithmetic_value(std::string_view text, const ShellVariables& variables) {
   return Arithmetic(text, variables).all();
+}
+
+std::optional<ArithmeticChange> arithmetic_change(std::string_view text) {
+  const auto skip_blanks = [&] {
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\n"), text.size()));
+  };
+  const auto take_step = [&] {
+    for (const char* step : {"++", "--"}) {
+      if (!text.starts_with(step)) continue;
+      text.remove_prefix(2);
+      return std::string(1, *step);
+    }
+    return std::string();
+  };
+  skip_blanks();
+  std::string step = take_step();
+  const size_t size = std::ranges::find_if_not(text, is_name_part) - text.begin();
+  if (size == 0 || !is_name_start(text[0])) return std::nullopt;
+  const std::string name(text.substr(0, size));
+  text.remove_prefix(size);
+  skip_blanks();
+  if (step.empty()) step = take_step();
+  if (!step.empty()) return ArithmeticChange{name, fmt::format("{} {} 1", name, step)};
+  const size_t equals = text.find('=');
+  const std::string_view what = text.substr(0, equals);
+  constexpr std::string_view kOthers = "<>!";  // "<=" and its kin compare
+  const bool is_shift = what == "<<" || what == ">>";
+  const bool is_change = equals != std::string_view::npos &&
+                         !text.substr(equals + 1).starts_with('=') &&
+                         (what.empty() || is_shift ||
+                          (what.size() == 1 && kOthers.find(what[0]) == std::string_view::npos));
+  if (!is_change) return std::nullopt;
+  const std::string_view value = text.substr(equals + 1);
+  if (what.empty()) return ArithmeticChange{name, std::string(value)};
+  return ArithmeticChange{name, fmt::format("{} {} ({})", name, what, value)};
 }
 
 }  // namespace moetune::spec::dialects

@@ -1,4 +1,6 @@
 // What scripts make of commands: groups, tests, choices, loops, functions.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -34,7 +36,7 @@ bool has_launch(const std::vector<ShellCommand>& commands) {
   return std::ranges::any_of(commands, is_launch);
 }
 
-bool ScriptReader::Part::is_viable() const { return !has_ended || has_launch(commands); }
+bool ScriptReader::Part::is_viable() const { return stop != Stop::script || has_launch(commands); }
 
 Truth ScriptReader::group(char closer) {
   const size_t mark = journal_.size();
@@ -43,8 +45,9 @@ Truth ScriptReader::group(char closer) {
     list({"}"}, truth);
     return truth;
   }
+  const Stop before = stop_;
   list({")"}, truth);
-  undo(mark);  // a shell of its own
+  end_subshell(mark, before);
   return truth;
 }
 
@@ -72,8 +75,7 @@ Truth ScriptReader::test(std::string_view closer) {
   return truth_of_test(words, variables_);
 }
 
-/// "((" and what belongs to it.
-Truth ScriptReader::arithmetic() {
+ShellOperand ScriptReader::arithmetic_text() {
   const int64_t line = in_.line();
   const size_t first = in_.at();
   int open = 0;
@@ -83,10 +85,31 @@ Truth ScriptReader::arithmetic() {
     open += c == '(' ? 1 : (c == ')' ? -1 : 0);
   } while (open > 0);
   std::string_view text = in_.from(first);
-  if (!text.ends_with("))")) return Truth::unknown;
-  const ShellOperand inside = words_here_.filled(text.substr(2, text.size() - 4));
+  if (!text.ends_with("))")) return {"", false};
+  return words_here_.filled(text.substr(2, text.size() - 4));
+}
+
+Truth ScriptReader::arithmetic() {
+  const ShellOperand inside = arithmetic_text();
   const auto value = arithmetic_value(inside.text, variables_);
-  return value && inside.is_known ? truth_of(*value != 0) : Truth::unknown;
+  // "--x" is a sum, too.
+  const bool is_sum = value && inside.is_known && !arithmetic_change(inside.text);
+  if (is_sum) return truth_of(*value != 0);
+  assign_in(inside.text);
+  return Truth::unknown;
+}
+
+void ScriptReader::assign_in(std::string_view sum) {
+  if (!runs()) return;
+  while (!sum.empty()) {
+    const size_t end = std::min(sum.find(','), sum.size());
+    const std::string_view one = sum.substr(0, end);
+    sum.remove_prefix(std::min(end + 1, sum.size()));
+    const auto change = arithmetic_change(one);
+    if (!change) continue;
+    const auto value = arithmetic_value(change->value, variables_);
+    set(change->name, ShellValues{value ? std::to_string(*value) : fmt::format("$(({}))", one)});
+  }
 }
 
 Truth ScriptReader::choose(const std::function<void(Choice&, bool is_forced)>& read) {
@@ -191,14 +214,17 @@ Truth ScriptReader::while_clause(bool is_until) {
     if (is_until) condition = contrary_of(condition);
     const size_t before = variables_["@"].size();
     Choice choice;
+    ++loops_;
     read_part(choice, condition, [&] {
       Truth truth = Truth::unknown;
       list({"done"}, truth);
       return truth;
     });
     settle(choice);
+    --loops_;
     // Only loops over arguments are known to end.
-    const bool goes_on = runs() && condition == Truth::yes && variables_["@"].size() < before;
+    const bool goes_on =
+        ends_round() && runs() && condition == Truth::yes && variables_["@"].size() < before;
     if (!goes_on || round == kMostRounds) return Truth::unknown;
     step((in_.at() - start.at()) / kBytesPerStep + 1);
     in_ = start;
@@ -210,7 +236,7 @@ Truth ScriptReader::for_clause() {
   ShellValues items = {""};
   std::string name;
   if (in_.starts_with("((")) {
-    arithmetic();
+    arithmetic_text();
   } else {
     const size_t first = in_.at();
     while (is_name_part(in_.peek())) in_.next();
@@ -240,14 +266,25 @@ Truth ScriptReader::for_clause() {
     }
     if (runs() && !items.empty() && !name.empty()) set(name, ShellValues{items[i]});
     Choice choice;
+    ++loops_;
     read_part(choice, truth_of(!items.empty()), [&] {
       Truth truth = Truth::unknown;
       list({"done"}, truth);
       return truth;
     });
     settle(choice);
+    --loops_;
+    if (!ends_round()) break;
   }
   return Truth::unknown;
+}
+
+bool ScriptReader::ends_round() {
+  if (stop_ != Stop::round && stop_ != Stop::loop) return true;
+  const bool is_here = --stopped_loops_ <= 0;
+  const bool goes_on = is_here && stop_ == Stop::round;
+  if (is_here) stop_ = Stop::none;
+  return goes_on;
 }
 
 /// "NAME() {", "function NAME {". False where none is defined here.
@@ -292,7 +329,12 @@ Truth ScriptReader::call(const Function& function, ShellValues arguments) {
   ShellValues outer = variables_["@"];
   set("@", std::move(arguments));
   in_ = function.body;
+  locals_.emplace_back();
   const Truth truth = group(function.closer);
+  if (stop_ == Stop::function) stop_ = Stop::none;
+  Journal hidden = std::move(locals_.back());
+  locals_.pop_back();
+  redo(std::move(hidden));
   in_ = back;
   here_texts_ = here_texts;
   set("@", std::move(outer));
@@ -303,7 +345,7 @@ Truth ScriptReader::call(const Function& function, ShellValues arguments) {
 /// Where a script only defines what trains, it is called by others.
 void ScriptReader::read_uncalled() {
   if (has_launch(commands_)) return;
-  has_ended_ = false;
+  stop_ = Stop::none;
   const std::map<std::string, Function, std::less<>> functions = functions_;
   for (const auto& row : functions) {
     if (row.second.is_called) continue;
@@ -323,7 +365,7 @@ void ScriptReader::read_part(Choice& choice, Truth condition, const std::functio
   std::vector<ShellCommand> outer = std::exchange(commands_, {});
   Part part;
   part.truth = read();
-  part.has_ended = std::exchange(has_ended_, false);
+  part.stop = std::exchange(stop_, Stop::none);
   part.commands = std::exchange(commands_, std::move(outer));
   part.changes = undo(mark);
   choice.parts.push_back(std::move(part));
@@ -351,7 +393,7 @@ Truth ScriptReader::settle(Choice& choice) {
     std::ranges::move(part->commands, std::back_inserter(commands_));
   }
   if (is_open || taken == nullptr) return Truth::unknown;
-  has_ended_ = taken->has_ended;
+  stop_ = taken->stop;
   return taken->truth;
 }
 

@@ -18,6 +18,13 @@ bool is_declaration(std::string_view word) {
   return std::ranges::find(kNames, word) != kNames.end();
 }
 
+/// Whether a declaration in a function makes variables of its own.
+bool has_locals(const ShellValues& words) {
+  constexpr std::array<std::string_view, 3> kNames = {"local", "declare", "typeset"};
+  if (words.empty() || std::ranges::find(kNames, words.front()) == kNames.end()) return false;
+  return std::ranges::find(words, "-g") == words.end();
+}
+
 }  // namespace
 
 ScriptReader::ScriptReader(std::string_view text, std::string source, const ShellView& view,
@@ -190,13 +197,20 @@ Truth ScriptReader::and_or() {
 }
 
 Truth ScriptReader::pipeline() {
+  size_t mark = journal_.size();
+  const Stop before = stop_;
   Truth truth = command();
+  bool is_piped = false;
   while (true) {
     skip_blanks();
-    if (in_.peek() != '|' || in_.peek(1) == '|' || in_.at_end()) return truth;
+    const bool has_more = !in_.at_end() && in_.peek() == '|' && in_.peek(1) != '|';
+    is_piped = is_piped || has_more;
+    if (is_piped) end_subshell(mark, before);
+    if (!has_more) return truth;
     in_.next();
     in_.take('&');
     skip_lines();
+    mark = journal_.size();
     truth = command();
   }
 }
@@ -275,6 +289,7 @@ Truth ScriptReader::simple_command() {
 
 void ScriptReader::read_word() {
   if ((words_.empty() || is_declaration(words_.front())) && is_assignment()) {
+    if (has_locals(words_)) make_local(name_here());
     assign();
     return;
   }
@@ -300,6 +315,9 @@ Truth ScriptReader::end_command() {
     if (runs()) set(name, ShellValues{value});
   }
   if (!runs()) return Truth::unknown;
+  if (has_locals(words)) {
+    for (const std::string& name : words) make_local(name);
+  }
   if (words.empty() || is_declaration(words.front())) {
     const bool is_known = std::all_of(
         journal_.begin() + static_cast<std::ptrdiff_t>(mark), journal_.end(), [&](const auto& row) {
@@ -312,9 +330,12 @@ Truth ScriptReader::end_command() {
     function->second.is_called = true;
     return call(function->second, {words.begin() + 1, words.end()});
   }
+  const bool is_last = words.front() == "exec" && words.size() > 1;
+  if (is_last) words.erase(words.begin());
   look_inside(words);
   commands_.push_back({std::move(words), environment()});
   undo(mark);
+  if (is_last) stop_ = Stop::script;
   return Truth::unknown;
 }
 
@@ -322,8 +343,9 @@ std::optional<Truth> ScriptReader::built_in(const ShellValues& words) {
   const std::string& name = words.front();
   if (name == "true" || name == ":") return Truth::yes;
   if (name == "false") return Truth::no;
-  if (name == "exit") {
-    has_ended_ = true;
+  if (stop_by(words)) return Truth::unknown;
+  if (name == "let") {
+    for (size_t i = 1; i < words.size(); ++i) assign_in(words[i]);
     return Truth::unknown;
   }
   if (name == "unset") {
@@ -353,6 +375,27 @@ std::optional<Truth> ScriptReader::built_in(const ShellValues& words) {
     return Truth::unknown;
   }
   return std::nullopt;
+}
+
+bool ScriptReader::stop_by(const ShellValues& words) {
+  const std::string& name = words.front();
+  const bool is_round = name == "continue";
+  if (name == "exit") {
+    stop_ = Stop::script;
+  } else if (name == "return") {
+    if (calls_ > 0) stop_ = Stop::function;
+  } else if (is_round || name == "break") {
+    if (loops_ > 0) stop_ = is_round ? Stop::round : Stop::loop;
+    stopped_loops_ = words.size() > 1 ? parse_integer(words[1]).value_or(1) : 1;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+void ScriptReader::end_subshell(size_t mark, Stop before) {
+  undo(mark);
+  stop_ = before;
 }
 
 /// "IFS=, read -r A B <<< TEXT". What comes from elsewhere is not known.
@@ -424,10 +467,26 @@ bool ScriptReader::is_assignment() const {
   return in_.peek(i) == '=';
 }
 
+std::string ScriptReader::name_here() const {
+  std::string name;
+  for (size_t i = 0; is_name_part(in_.peek(i)); ++i) name += in_.peek(i);
+  return name;
+}
+
+void ScriptReader::make_local(const std::string& name) {
+  if (!runs() || locals_.empty() || name.empty() || !is_name_start(name[0])) return;
+  Journal& locals = locals_.back();
+  const bool is_known =
+      std::ranges::any_of(locals, [&](const auto& row) { return row.first == name; });
+  if (is_known) return;
+  step(locals.size());
+  const auto old = variables_.find(name);
+  locals.emplace_back(name, old == variables_.end() ? std::nullopt : std::optional(old->second));
+}
+
 void ScriptReader::assign() {
-  const size_t first = in_.at();
-  while (is_name_part(in_.peek())) in_.next();
-  const std::string name(in_.from(first));
+  const std::string name = name_here();
+  for (size_t i = 0; i < name.size(); ++i) in_.next();
   const bool appends = in_.take('+');
   in_.next();
   const bool is_array = in_.peek() == '(';

@@ -32,6 +32,14 @@ class ScriptReader {
  private:
   /// Values of variables as they were before they were changed; none: not set.
   using Journal = std::vector<std::pair<std::string, std::optional<ShellValues>>>;
+  /// How far what follows is not run.
+  enum class Stop : uint8_t {
+    none,
+    round,     ///< of a loop: 'continue'
+    loop,      ///< 'break'
+    function,  ///< 'return'
+    script     ///< 'exit'
+  };
   struct Function {
     Cursor body;
     size_t size = 0;
@@ -42,7 +50,7 @@ class ScriptReader {
   struct Part {
     Journal changes;
     std::vector<ShellCommand> commands;
-    bool has_ended = false;
+    Stop stop = Stop::none;
     Truth truth = Truth::unknown;
 
     /// Whether it can be what a user runs: it goes on, or ends behind what it has started.
@@ -69,7 +77,7 @@ class ScriptReader {
     bool old_;
   };
 
-  [[nodiscard]] bool runs() const { return !is_paused_ && !has_ended_; }
+  [[nodiscard]] bool runs() const { return !is_paused_ && stop_ == Stop::none; }
   void step(size_t count = 1) { words_here_.step(count); }
 
   // The text between commands.
@@ -93,6 +101,10 @@ class ScriptReader {
   Truth end_command();
   /// None for words that are no command of the shell itself.
   std::optional<Truth> built_in(const ShellValues& words);
+  /// 'exit', 'return', 'break' and 'continue'; false for other words.
+  bool stop_by(const ShellValues& words);
+  /// A part that has a shell of its own changes nothing and ends nothing.
+  void end_subshell(size_t mark, Stop before);
   void read_variables(const ShellValues& words);
   void look_inside(const ShellValues& words);
   void read_inside(std::string_view text, ShellValues arguments);
@@ -101,6 +113,10 @@ class ScriptReader {
   Truth group(char closer);
   Truth test(std::string_view closer);
   Truth arithmetic();
+  /// What stands between "((" and "))", which is taken.
+  ShellOperand arithmetic_text();
+  /// Variables that arithmetic sets; such as nobody can work out stay as it is written.
+  void assign_in(std::string_view sum);
   Truth if_clause();
   void if_parts(Choice& choice, bool is_forced);
   Truth case_clause();
@@ -111,6 +127,8 @@ class ScriptReader {
   Truth choose(const std::function<void(Choice&, bool is_forced)>& read);
   Truth while_clause(bool is_until);
   Truth for_clause();
+  /// Behind a round of a loop: whether there may be another.
+  bool ends_round();
   bool take_function();
   Truth call(const Function& function, ShellValues arguments);
   void read_uncalled();
@@ -119,7 +137,11 @@ class ScriptReader {
 
   // Variables.
   [[nodiscard]] bool is_assignment() const;
+  /// The characters of a name that stand here.
+  [[nodiscard]] std::string name_here() const;
   void assign();
+  /// The variable has its old value again when the function that runs ends.
+  void make_local(const std::string& name);
   ShellValues array();
   void set(const std::string& name, std::optional<ShellValues> values);
   Journal undo(size_t mark);
@@ -146,7 +168,10 @@ class ScriptReader {
   std::vector<HereText> here_texts_;
   std::optional<ShellOperand> here_word_;  ///< behind "<<<" of the command that is read
   bool is_paused_ = false;
-  bool has_ended_ = false;  ///< by 'exit'
+  Stop stop_ = Stop::none;
+  int64_t stopped_loops_ = 0;    ///< of 'break' and 'continue'
+  int loops_ = 0;                ///< that run
+  std::vector<Journal> locals_;  ///< of the functions that run: what their variables hide
   std::vector<ShellCommand> commands_;
   std::vector<OpenBranch> open_;
 };

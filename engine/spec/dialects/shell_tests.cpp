@@ -104,11 +104,23 @@ class TestReader {
     return std::ranges::find(kNames, text) != std::end(kNames);
   }
 
+  /// Of regular expressions only plain texts are read, anywhere or at the begin.
+  static Truth found_in(std::string_view text, std::string_view expression) {
+    const bool is_first = expression.starts_with('^');
+    if (is_first) expression.remove_prefix(1);
+    const bool is_plain = std::ranges::all_of(
+        expression, [](char c) { return is_name_part(c) || c == '-' || c == '/' || c == ' '; });
+    if (!is_plain) return Truth::unknown;
+    const size_t at = text.find(expression);
+    return truth_of(is_first ? at == 0 : at != std::string_view::npos);
+  }
+
   static Truth compared(const ShellOperand& left, std::string_view what,
                         const ShellOperand& right) {
     if (what == "=" || what == "==") return truth_of_match(left, right);
     if (what == "!=") return contrary_of(truth_of_match(left, right));
     if (!left.is_known || !right.is_known) return Truth::unknown;
+    if (what == "=~") return found_in(left.text, right.text);
     const auto a = count_in_test(left.text);
     const auto b = count_in_test(right.text);
     if (!a || !b || what[0] != '-') return Truth::unknown;

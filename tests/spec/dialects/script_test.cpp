@@ -83,6 +83,76 @@ BOOST_AUTO_TEST_CASE(a_value_that_nobody_sets_is_named) {
   BOOST_TEST(run.global_batch_size == 64);
 }
 
+struct Run {
+  const char* text;  ///< in front of the command
+  int tp;
+};
+std::ostream& operator<<(std::ostream& out, const Run& row) { return out << row.text; }
+
+const std::vector<Run> kRuns = {
+    // What ends a function, a loop, a shell of its own; and what only seems to.
+    {"f() { if [ $1 = s ]; then TP=1; return; fi; TP=8; }; f s", 1},
+    {"f() { if [ $1 = s ]; then TP=1; return; fi; TP=8; }; f l", 8},
+    {"f() { if [ -f x ]; then return; fi; TP=8; }; f", 8},
+    {"f() { g; TP=$((TP * 2)); }; g() { TP=2; return 1; TP=16; }; f", 4},
+    {"TP=2; return; TP=4", 4},
+    {"for i in 1 2 4; do TP=$i; if [ $i = 2 ]; then break; fi; done", 2},
+    {"for i in 1 2; do for j in 1 4 8; do TP=$j; if [ $j = 4 ]; then break 2; fi; done; done", 4},
+    {"for i in 1 2; do for j in 1 4 8; do TP=$j; if [ $j = 4 ]; then break; fi; done; TP=8; done",
+     8},
+    {"TP=1; for i in 1 2 3; do if [ $i = 2 ]; then continue; fi; TP=$((TP * 2)); done", 4},
+    {"TP=2; while true; do TP=4; break; TP=8; done", 4},
+    {"TP=2; break; continue; TP=4", 4},
+    {"TP=2; (TP=4; exit 1)", 2},
+    {"TP=2; (exit 0); TP=4", 4},
+    {"TP=2; echo x | while read y; do TP=4; done", 2},
+    {"TP=2; f() { TP=4; exit 1; }; f | tee log", 2},
+    {"TP=2; { TP=4; }", 4},
+    {"TP=4; exec > log", 4},
+    // Arithmetic that sets variables.
+    {"TP=1; ((TP = 8))", 8},
+    {"TP=1; ((TP++)); ((TP *= 2))", 4},
+    {"TP=9; ((--TP))", 8},
+    {"let TP=2 PP=1; let \"TP = TP * 2\"", 4},
+    {"TP=1; ((A = 2, TP = A * 2))", 4},
+    {"TP=2; (( TP == 4 )); (( TP <= 4 )); (( TP != 1 ))", 2},
+    {"TP=1; if ((TP > 0)); then TP=4; fi", 4},
+    // Variables of a function's own.
+    {"TP=2; f() { local TP=8; }; f", 2},
+    {"TP=2; f() { local TP; TP=8; }; f", 2},
+    {"TP=2; f() { declare TP=8; g; }; g() { A=$TP; }; f; TP=$A", 8},
+    {"TP=2; f() { declare -g TP=8; }; f", 8},
+    {"TP=2; f() { TP=4; local TP=8; }; f", 4},
+    {"f() { local TP=8; }; TP=2; if [ -f x ]; then f; fi", 2},
+    // Texts of regular expressions.
+    {"M=qwen-70b; if [[ $M =~ 70b ]]; then TP=8; else TP=1; fi", 8},
+    {"M=qwen-70b; if [[ $M =~ ^70b ]]; then TP=8; else TP=1; fi", 1},
+};
+BOOST_DATA_TEST_CASE(a_script_is_read_as_it_runs, boost::unit_test::data::make(kRuns), row) {
+  const RunConfig run = import_run(
+      fmt::format("{}\ntorchrun pretrain_gpt.py --tensor-model-parallel-size $TP\n", row.text),
+      kLm);
+  BOOST_TEST(run.knobs.tp == row.tp);
+  BOOST_TEST(!has_note(run, "only a run can tell"));
+}
+
+// What is worked out by nobody is no value.
+BOOST_AUTO_TEST_CASE(sums_that_are_not_read_are_named) {
+  const std::string command = "\npretrain_gpt.py --tensor-model-parallel-size $TP";
+  for (const char* text : {"TP=1; ((TP = 1 << 3))", "TP=1; let TP=2**3", "TP=1; ((TP += $(x)))"}) {
+    BOOST_TEST(contains(refusal(text + command, kLm), "is '$(("), text);
+  }
+}
+
+// Behind 'exec' nothing of the script is run.
+BOOST_AUTO_TEST_CASE(a_command_in_place_of_the_shell) {
+  const RunConfig run = import_run(
+      "exec torchrun pretrain_gpt.py --tensor-model-parallel-size 2\n"
+      "torchrun pretrain_gpt.py --tensor-model-parallel-size 4 --micro-batch-size 2\n",
+      kLm);
+  BOOST_TEST(run.knobs.tp == 2);
+}
+
 /// As Megatron-LM's examples are made.
 BOOST_AUTO_TEST_CASE(branches_of_a_script) {
   const std::string text = R"(#!/bin/bash

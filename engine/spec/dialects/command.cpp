@@ -68,9 +68,14 @@ bool is_launcher_option(std::string_view name) {
 void read_option(const std::string& word, const std::string* next, Ranks& ranks) {
   const size_t equals = word.find('=');
   for (const LauncherOption& option : kLauncherOptions) {
-    if (option.name != std::string_view(word).substr(0, equals)) continue;
-    std::string value =
-        equals == std::string::npos ? (next == nullptr ? "" : *next) : word.substr(equals + 1);
+    // "-N4" says it in one word.
+    const bool has_value = option.name.size() == 2 && word.size() > 2 &&
+                           word.starts_with(option.name) && word[2] >= '0' && word[2] <= '9';
+    if (!has_value && option.name != std::string_view(word).substr(0, equals)) continue;
+    std::string value = has_value                     ? word.substr(2)
+                        : equals != std::string::npos ? word.substr(equals + 1)
+                        : next != nullptr             ? *next
+                                                      : "";
     value = value.substr(0, value.find(':'));  // elastic: from the least on
     const auto count = parse_integer(value);
     if (count && *count > 0 && *count <= kMostRanks) ranks.*option.member = *count;

@@ -180,11 +180,16 @@ std::string_view ScriptReader::list(std::initializer_list<std::string_view> clos
 }
 
 Truth ScriptReader::and_or() {
+  const size_t mark = journal_.size();
+  const Stop before = stop_;
   Truth truth = pipeline();
   while (true) {
     skip_blanks();
     const bool is_and = in_.starts_with("&&");
-    if (!is_and && !in_.starts_with("||")) return truth;
+    if (!is_and && !in_.starts_with("||")) {
+      if (in_.peek() == '&') end_subshell(mark, before);  // beside what follows
+      return truth;
+    }
     in_.next();
     in_.next();
     skip_lines();

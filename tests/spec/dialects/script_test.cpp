@@ -107,6 +107,8 @@ const std::vector<Run> kRuns = {
     {"TP=2; (exit 0); TP=4", 4},
     {"TP=2; echo x | while read y; do TP=4; done", 2},
     {"TP=2; f() { TP=4; exit 1; }; f | tee log", 2},
+    {"TP=2; { TP=4; exit 1; } & wait", 2},
+    {"TP=2; true && TP=4 & TP=$((TP * 4))", 8},
     {"TP=2; { TP=4; }", 4},
     {"TP=4; exec > log", 4},
     // Arithmetic that sets variables.
@@ -142,6 +144,16 @@ BOOST_AUTO_TEST_CASE(sums_that_are_not_read_are_named) {
   for (const char* text : {"TP=1; ((TP = 1 << 3))", "TP=1; let TP=2**3", "TP=1; ((TP += $(x)))"}) {
     BOOST_TEST(contains(refusal(text + command, kLm), "is '$(("), text);
   }
+}
+
+BOOST_AUTO_TEST_CASE(short_options_may_be_one_word_with_their_value) {
+  const char* command = "pretrain_gpt.py --tensor-model-parallel-size 2";
+  BOOST_TEST(
+      import_run(fmt::format("#SBATCH -N4\n#SBATCH --ntasks-per-node 8\nsrun python {}\n", command),
+                 kLm)
+          .world_size == 32);
+  BOOST_TEST(import_run(fmt::format("srun -N2 -n16 python {}", command), kLm).world_size == 16);
+  BOOST_TEST(import_run(fmt::format("mpirun -np 8 python {}", command), kLm).world_size == 8);
 }
 
 // Behind 'exec' nothing of the script is run.

@@ -108,6 +108,14 @@ void read_connections(Reading& in) {
   }
 }
 
+/// Recipes of Megatron-Bridge say them: no default of theirs is known.
+void forget_defaults_of_recipes(Reading& in) {
+  if (in.dialect != Dialect::megatron_bridge) return;
+  for (const char* trait : {"swiglu", "normalization"}) {
+    if (in.unsaid_traits.contains(trait)) in.traits.erase(trait);
+  }
+}
+
 /// Before it becomes a config.json, which has not words for all of it.
 void keep_model_flags(Reading& in) {
   if (in.options.is_echo) return;
@@ -128,12 +136,6 @@ void keep_model_flags(Reading& in) {
 void make_model(Reading& in) {
   if (in.traits.contains("mtp_num_layers")) {
     in.run.mtp_depth = in.traits["mtp_num_layers"].get<int64_t>();
-  }
-  if (in.dialect == Dialect::megatron_bridge) {
-    // Its recipes say them: no default of theirs is known.
-    for (const char* trait : {"swiglu", "normalization"}) {
-      if (in.unsaid_traits.contains(trait)) in.traits.erase(trait);
-    }
   }
   in.problems.attempt([&] { in.run.model = huggingface_of(in.traits, in.run.notes); });
   if (in.run.model.contains("vocab_size") && in.run.model.contains("model_type")) {
@@ -177,6 +179,7 @@ RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions
     read_layer_flags(in);
     read_parts_of_megatron(in);
     refuse_contradictions(in);
+    forget_defaults_of_recipes(in);
     keep_model_flags(in);
     make_model(in);
   }

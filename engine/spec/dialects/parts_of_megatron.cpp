@@ -335,10 +335,13 @@ void write_dispatcher(Writing& out) {
   const Dispatcher dispatcher = out.knobs().dispatcher;
   constexpr std::string_view kType = "moe_token_dispatcher_type";
   // A run that is not known to have experts may be dense.
-  const bool has_experts =
-      out.overrides_others || out.knobs().ep > 1 || out.traits.value("num_experts", int64_t{0}) > 0;
+  const bool has_experts = out.overrides_others || out.knobs().ep > 1 ||
+                           out.traits.value("num_experts", int64_t{0}) > 0 ||
+                           out.run.model.contains("num_experts");
+  const bool is_stated = std::ranges::find(out.run.stated, key_of(row_of(kType), out.run.dialect),
+                                           &StatedSetting::key) != out.run.stated.end();
   const bool is_default = name_of(dispatcher) == fallback_of(row_of(kType), out.dialect);
-  if (is_default && !has_experts) return;
+  if (is_default && !has_experts && !is_stated) return;
   if (dispatcher == Dispatcher::alltoall || dispatcher == Dispatcher::allgather) {
     out.parts.say(kType, name_of(dispatcher));
     if (out.dialect == Dialect::primus) out.parts.say("moe_enable_deepep", false);

@@ -214,6 +214,21 @@ BOOST_AUTO_TEST_CASE(experts_are_not_said_of_runs_that_show_none) {
   }
 }
 
+// Behind a command that says another one it has to be said.
+BOOST_AUTO_TEST_CASE(a_stated_exchange_of_rows_is_changed_by_words) {
+  for (const char* experts : {"", " --num-experts 8"}) {
+    const RunConfig run = import_run(
+        fmt::format("--tensor-model-parallel-size 1 --moe-token-dispatcher-type alltoall{}",
+                    experts),
+        megatron_lm);
+    RunConfig other = run;
+    other.knobs.dispatcher = Dispatcher::allgather;
+    const auto changes = changed_settings(run, other, megatron_lm);
+    BOOST_TEST_REQUIRE(changes.size() == 1U);
+    BOOST_TEST(text_of(changes[0], megatron_lm) == "--moe-token-dispatcher-type allgather");
+  }
+}
+
 // A sweep may have an axis of a setting that is one of the model.
 BOOST_AUTO_TEST_CASE(a_setting_passed_on_wins_over_the_models_own) {
   RunConfig run =
@@ -283,6 +298,10 @@ BOOST_AUTO_TEST_CASE(latent_attention_beside_any_mlp) {
   const ModelSpec of_recipe = model_of({}, megatron_bridge);
   BOOST_TEST(of_recipe.has_gated_mlp);
   BOOST_TEST(!of_recipe.has_layer_norm);
+  const std::string text =
+      export_run(import_run(text_with(sizes, megatron_bridge), megatron_bridge), megatron_lm);
+  BOOST_TEST(contains(text, "--swiglu"), text);
+  BOOST_TEST(contains(text, "--normalization RMSNorm"), text);
 }
 
 // Each family either comes back as it was, or the text says what it does not write.

@@ -262,6 +262,10 @@ void write_family(const json& traits, const Shape& shape, json& model,
     if (has_sinks(traits)) {
       notes.emplace_back("sinks of multi-head latent attention are not counted");
     }
+    if (word_of(traits, "experimental_attention_variant") == "dsa") {
+      notes.emplace_back(
+          "sparse attention is taken as attention to all keys, and its indexer is not counted");
+    }
     return;
   }
   write_gate_and_sinks(traits, model);

@@ -2,6 +2,7 @@
 // other.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/test/data/monomorphic.hpp>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
@@ -287,6 +288,12 @@ BOOST_AUTO_TEST_CASE(latent_attention_beside_any_mlp) {
     all.insert(all.end(), more.begin(), more.end());
     return model_from_json(import_run(text_with(all, dialect), dialect).model, Source("run"));
   };
+  Values sparse = sizes;
+  sparse.emplace_back("experimental_attention_variant", "dsa");
+  const RunConfig run = import_run(text_with(sparse, megatron_lm), megatron_lm);
+  BOOST_TEST(std::ranges::any_of(run.notes, [](const std::string& note) {
+    return contains(note, "sparse attention is taken as attention to all keys");
+  }));
   const ModelSpec bare = model_of({}, megatron_lm);
   BOOST_TEST(!bare.has_gated_mlp);
   BOOST_TEST(bare.has_layer_norm);

@@ -132,7 +132,8 @@ const Silent kSilent[] = {
     {"the optimizer", long_row, "optimizer",
      "optimizer adam, distributed, moments in fp32, gradients in fp32: the row does not say",
      false},
-    {"the date, and who trained", long_row, "software", "software.date 2026-06: the row does not say", true},
+    {"the date, and who trained", long_row, "software",
+     "software.date 2026-06: the row does not say", true},
 };
 
 BOOST_DATA_TEST_CASE(what_a_row_leaves_open_is_told, data::make(kSilent), silent) {

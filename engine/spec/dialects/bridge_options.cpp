@@ -36,11 +36,6 @@ constexpr std::array kShortNames = {
     ShortName{"-mb", "micro_batch_size"},
     ShortName{"-sl", "seq_length"},
     ShortName{"-hf", "hf_token"},
-    ShortName{"-tp", "tensor_model_parallel_size"},
-    ShortName{"-pp", "pipeline_model_parallel_size"},
-    ShortName{"-cp", "context_parallel_size"},
-    ShortName{"-vp", "virtual_pipeline_model_parallel_size"},
-    ShortName{"-ep", "expert_model_parallel_size"},
     ShortName{"-et", "expert_tensor_parallel_size"},
     ShortName{"-a", "account"},
     ShortName{"-p", "partition"},
@@ -78,15 +73,6 @@ struct OptionOverrides {
   std::string_view value = {};  ///< only with this one; empty: with any
 };
 constexpr std::array kOverrides = {
-    OptionOverrides{"pipeline_model_parallel_size", {"model.pipeline_model_parallel_size=*"}},
-    OptionOverrides{"context_parallel_size", {"model.context_parallel_size=*"}},
-    OptionOverrides{"expert_model_parallel_size", {"model.expert_model_parallel_size=*"}},
-    OptionOverrides{"expert_tensor_parallel_size", {"model.expert_tensor_parallel_size=*"}},
-    OptionOverrides{"virtual_pipeline_model_parallel_size",
-                    {"model.virtual_pipeline_model_parallel_size=null"},
-                    "None"},
-    OptionOverrides{"virtual_pipeline_model_parallel_size",
-                    {"model.virtual_pipeline_model_parallel_size=*"}},
     OptionOverrides{"pipeline_model_parallel_layout", {"model.pipeline_model_parallel_layout=*"}},
     OptionOverrides{"global_batch_size", {"train.global_batch_size=*"}},
     OptionOverrides{"micro_batch_size", {"train.micro_batch_size=*"}},
@@ -144,10 +130,32 @@ bool is_override(std::string_view word) {
   return key.find('.') != std::string::npos || is_known(key, Dialect::megatron_bridge);
 }
 
+/// The setting of the model that an option of a parallel size has the name of; empty for others.
+std::string parallel_size_key(std::string_view name) {
+  const std::string key = "model." + std::string(name);
+  return name.ends_with("_parallel_size") && is_known(key, Dialect::megatron_bridge) ? key : "";
+}
+
+/// "-tp" and the like: a letter of the size, and that of "parallel".
+std::optional<std::string> parallel_size_of(std::string_view letters) {
+  if (letters.size() != 3 || letters[0] != '-' || letters[2] != 'p') return std::nullopt;
+  constexpr std::string_view kModel = "model.";
+  for (const Row& row : knob_rows()) {
+    const std::string key = key_of(row, Dialect::megatron_bridge);
+    if (!key.starts_with(kModel)) continue;
+    const std::string name = key.substr(kModel.size());
+    // That of slices of experts has letters of its own.
+    const bool is_size = !parallel_size_key(name).empty() && name.find("_tensor_") == name.npos;
+    if (is_size && name.front() == letters[1]) return name;
+  }
+  return std::nullopt;
+}
+
 /// The long name that a word says without its value; none of words that are no option.
 std::optional<std::string> option_of(std::string_view word) {
   word = word.substr(0, word.find('='));
   if (word.size() > 2 && word.starts_with("--")) return std::string(word.substr(2));
+  if (auto size = parallel_size_of(word)) return size;
   const auto* found = std::ranges::find(kShortNames, word, &ShortName::letters);
   return found == kShortNames.end() ? std::nullopt : std::optional(std::string(found->name));
 }
@@ -215,6 +223,10 @@ bool add_overrides_of(const Option& option, const std::vector<Option>& all, Comm
     set_override(words, "model.tensor_model_parallel_size=" + value);
     set_override(words,
                  value == "1" ? "model.sequence_parallel=false" : "model.sequence_parallel=true");
+    return true;
+  }
+  if (const std::string key = parallel_size_key(option.name); !key.empty()) {
+    set_override(words, key + "=" + (value == "None" ? "null" : value));
     return true;
   }
   for (const OptionOverrides& row : kOverrides) {

@@ -18,12 +18,12 @@ sources_of() {
   case $1 in
     kineto_json) echo profiler/import/kineto_*.cpp profiler/imported_trace.cpp ;;
     rocprof_json) echo profiler/import/rocprof_json.cpp profiler/import/range_steps.cpp ;;
-    run_log) echo sweeps/runs/{line_forms,line_origin,log_blocks,failure_forms,echoed_config}.cpp ;;
-    dialects) echo engine/spec/dialects/{concept_table,trait_table,command,shell,primus}.cpp engine/spec/plan_knobs.cpp ;;
+    run_log) echo sweeps/runs/{line_forms,line_origin,log_blocks,failure_forms,out_of_memory,ended_processes,deepspeed_lines,echoed_config}.cpp ;;
+    dialects) echo engine/spec/dialects/{concept_table,trait_table,bridge_options,command,shell,primus}.cpp engine/spec/plan_knobs.cpp ;;
     model_json) echo engine/spec/hf_*.cpp engine/spec/rope.cpp ;;
     hardware_json) echo engine/spec/hardware_spec.* ;;
     sweep_json) echo engine/spec/{sweep_spec,trial_spec,knobs}.* engine/spec/trial_fields.h ;;
-    published_rows) echo sweeps/planning/{published_rows,release_defaults,row_flags,row_recompute,row_words}.cpp engine/spec/hardware_names.cpp ;;
+    published_rows) echo sweeps/planning/{published_rows,release_defaults,row_flags,row_layout,row_recompute,row_software,row_words}.cpp engine/spec/hardware_names.cpp ;;
   esac
 }
 seeds_of() {

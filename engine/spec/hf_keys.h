@@ -1,6 +1,7 @@
 // The keys of a Hugging Face config.json that are read: one row each, for reading and for the page.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string_view>
@@ -401,6 +402,11 @@ consteval const ModelKey& row_of(const std::array<ModelKey, Size>& rows, std::st
 
 }  // namespace detail
 
+/// For what is checked while it is compiled: there g++ with sanitizers takes no comparison of an
+/// address with null.
+constexpr bool is_model_key(std::string_view name) {
+  return std::ranges::any_of(kModelKeys, [&](const ModelKey& row) { return row.info.key == name; });
+}
 /// Null for none.
 constexpr const FieldInfo* find_model_key(std::string_view name) {
   for (const ModelKey& row : kModelKeys) {

@@ -65,11 +65,10 @@ inline bool is_null(const Family& family, const JsonReader& reader, const FieldI
 consteval bool have_own_keys_rows() {
   for (const Family& family : kFamilies) {
     for (const Unknown& row : family.unknown) {
-      if (find_model_key(row.key) == nullptr) return false;
+      if (!is_model_key(row.key)) return false;
     }
     for (const Spelling& row : family.spellings) {
-      if (find_model_key(row.ours) == nullptr || find_model_key(row.theirs) == nullptr)
-        return false;
+      if (!is_model_key(row.ours) || !is_model_key(row.theirs)) return false;
     }
   }
   return true;

@@ -303,6 +303,8 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   owned.hardware = std::move(hardware);
   owned.notes = config.notes;
   owned.settings = dialects::unpriced_settings(config);
+  // The name of a recipe has said the model.
+  if (!sizes.recipe.empty()) std::erase(owned.settings.unknown, "--recipe");
   tuner::planner::PlanRun& run = owned.run;
   run.model = owned.model.get();
   run.hardware = owned.hardware.get();

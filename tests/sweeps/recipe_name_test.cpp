@@ -48,6 +48,11 @@ BOOST_FIXTURE_TEST_CASE(the_model_is_taken_and_said, Cli) {
     BOOST_TEST(assumed.find(words) != std::string::npos, assumed);
   }
   BOOST_TEST(given["assumed"].dump().find("recipe;") == std::string::npos);
+  const auto is_unknown = [](const json& row) {
+    return row["unknown_settings"].dump().find("--recipe") != std::string::npos;
+  };
+  BOOST_TEST(!is_unknown(by_name));
+  BOOST_TEST(is_unknown(given));
   const Answer text = run(estimate_of(command));
   BOOST_TEST(text.out.find("assumed: the model is qwen3-30b-a3b") != std::string::npos, text.out);
 }

@@ -9,27 +9,24 @@
 #include "sweeps/adapters/echo_check.h"
 #include "sweeps/adapters/engine_result.h"
 #include "sweeps/adapters/engine_words.h"
+#include "sweeps/runs/echoed_config.h"
 
 namespace moetune::sweeps {
 namespace {
 
 using spec::dialects::Dialect;
 
-/// What an engine's log may look like. Those that start others print their lines, and a log that
-/// has lost its beginning shows only these.
-struct EngineLog {
+/// An engine that starts another prints its lines, too, and a log that has lost its beginning shows
+/// only these.
+struct StartedEngine {
   Dialect dialect;
-  Framework framework;
+  Framework started;
 };
-constexpr std::array kEngineLogs = {
-    EngineLog{Dialect::megatron_lm, Framework::megatron_lm},
-    EngineLog{Dialect::megatron_bridge, Framework::megatron_bridge},
-    EngineLog{Dialect::megatron_bridge, Framework::megatron_lm},
-    EngineLog{Dialect::torchtitan, Framework::torchtitan},
-    EngineLog{Dialect::primus, Framework::primus},
-    EngineLog{Dialect::primus, Framework::megatron_lm},
-    EngineLog{Dialect::primus, Framework::megatron_bridge},
-    EngineLog{Dialect::primus, Framework::torchtitan},
+constexpr std::array kStartedEngines = {
+    StartedEngine{Dialect::megatron_bridge, Framework::megatron_lm},
+    StartedEngine{Dialect::primus, Framework::megatron_lm},
+    StartedEngine{Dialect::primus, Framework::megatron_bridge},
+    StartedEngine{Dialect::primus, Framework::torchtitan},
 };
 
 /// Megatron-LM above DeepSpeed has lines of both; of how many steps only Megatron's say.
@@ -74,11 +71,11 @@ bool is_of_a_failure(const RunFacts& facts, std::optional<int> exit_code) {
 
 std::string framework_mismatch(const UserRun& run, const RunFacts& facts) {
   if (!run.dialect || facts.framework == Framework::unknown) return {};
-  const bool may_be_its = std::ranges::any_of(kEngineLogs, [&](const EngineLog& row) {
-    return row.dialect == *run.dialect &&
-           (row.framework == facts.framework ||
-            (row.framework == Framework::megatron_lm && is_megatron_on_deepspeed(facts)));
-  });
+  const Framework seen = is_megatron_on_deepspeed(facts) ? Framework::megatron_lm : facts.framework;
+  const bool may_be_its = dialect_of(seen) == run.dialect ||
+                          std::ranges::any_of(kStartedEngines, [&](const StartedEngine& row) {
+                            return row.dialect == *run.dialect && row.started == seen;
+                          });
   if (may_be_its) return {};
   return fmt::format("this log is of {}, the sweep's engine is {}", spec::name_of(facts.framework),
                      spec::name_of(*run.dialect));

@@ -487,7 +487,7 @@ BOOST_AUTO_TEST_CASE(the_box_of_torchrun_names_the_rank_of_its_traceback) {
   const auto entry = [](int rank, const std::string& error) {
     const std::string r = std::to_string(rank);
     return "  time      : 2026-03-04_05:06:21\n  rank      : " + r +
-           " (local_rank: 1)\n  exitcode  : 1 (pid: 42)\n  error_file: /tmp/" + r +
+           " (local_rank: 1)\n  exitcode  : 1 (pid: 42)\n  error_file: logs/" + r +
            "/error.json\n  traceback : Traceback (most recent call last):\n    File \"/opt/x.py\", "
            "line 346, in wrapper\n      return f(*args)\n  " +
            error + "\n";

@@ -2,12 +2,11 @@
 #include <algorithm>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "kernels/base/error.h"
 #include "sweeps/planning/published_rows.h"
+#include "tests/sweeps/shipped_rows.h"
 
 namespace moetune::sweeps {
 
@@ -18,21 +17,12 @@ BOOST_AUTO_TEST_SUITE(open_choices)
 
 namespace {
 
-json shipped(const std::string& id) {
-  static const json rows = json::parse(
-      std::ifstream(std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/published/rows.json"));
-  for (const json& row : rows) {
-    if (row["id"] == id) return row;
-  }
-  throw base::Error("no row " + id);
-}
-
 /// Megatron-Bridge, experts, tp 1, cp 1, pp 2, vpp 8, dp 128 on 256 devices, without a layout.
-json staged_row() { return shipped("bridge-019"); }
+json staged_row() { return tests::shipped_row("bridge-019"); }
 /// Megatron-LM, dense, tp 2, cp 4, pp 1, dp 1.
-json long_row() { return shipped("simumax-037"); }
+json long_row() { return tests::shipped_row("simumax-037"); }
 /// Megatron-LM, experts, tp 2, pp 2, etp 1, vpp 4, dp 2.
-json split_row() { return shipped("golden-041"); }
+json split_row() { return tests::shipped_row("golden-041"); }
 
 PublishedRow read(const json& row) { return published_rows_of(json::array({row}), "test").front(); }
 
@@ -162,7 +152,7 @@ BOOST_AUTO_TEST_CASE(what_says_nothing_is_not_open) {
   };
   BOOST_TEST(open_lines(long_row(), {"vpp", "etp"}) == "");
   BOOST_TEST(open_lines(staged_row(), {"etp", "sequence_parallel"}) == "");
-  BOOST_TEST(open_lines(shipped("bridge-001"), {"vpp"}) == "");  // its layout has them
+  BOOST_TEST(open_lines(tests::shipped_row("bridge-001"), {"vpp"}) == "");  // its layout has them
   json part = long_row();
   part["optimizer"] = {{"type", "adam"}, {"precision_aware", false}, {"distributed", true}};
   const PublishedRow result = read(part);

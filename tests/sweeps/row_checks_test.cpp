@@ -5,15 +5,14 @@
 #include <algorithm>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "kernels/base/error.h"
 #include "sweeps/outputs.h"
 #include "sweeps/planning/estimate.h"
 #include "sweeps/planning/rates_file.h"
 #include "sweeps/planning/row_files.h"
+#include "tests/sweeps/shipped_rows.h"
 #include "tuner/planner/rules.h"
 
 namespace moetune::sweeps {
@@ -25,19 +24,9 @@ BOOST_AUTO_TEST_SUITE(row_checks)
 
 namespace {
 
-/// One of the shipped rows.
-json shipped(const std::string& id) {
-  static const json rows = json::parse(
-      std::ifstream(std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/published/rows.json"));
-  for (const json& row : rows) {
-    if (row["id"] == id) return row;
-  }
-  throw base::Error("no row " + id);
-}
-
 /// Qwen3-30B (48 layers, 32 heads, 128 experts) in FP8 on 16 H100: ep 16, dp 16, 64 micro-batches
 /// of one sequence.
-json small_row() { return shipped("bridge-101"); }
+json small_row() { return tests::shipped_row("bridge-101"); }
 
 PublishedRow read(const json& row) { return published_rows_of(json::array({row}), "test").front(); }
 
@@ -96,7 +85,7 @@ const Impossible kImpossible[] = {
      "num_microbatches 63 contradicts global_batch_size 1024, which is 64 micro-batches"},
     {"virtual stages that contradict the layout",
      [](json& row) {
-       row = shipped("bridge-001");
+       row = tests::shipped_row("bridge-001");
        row["vpp"] = 4;
      },
      "vpp 4 contradicts pipeline_layout, whose 16 stages are 8 for each of pp 2"},
@@ -162,7 +151,7 @@ BOOST_AUTO_TEST_CASE(no_row_takes_the_others_along) {
 
 // What Megatron-Core refuses was published all the same: virtual stages with too few micro-batches.
 BOOST_AUTO_TEST_CASE(rules_of_megatron_are_told) {
-  json row = shipped("bridge-288");
+  json row = tests::shipped_row("bridge-288");
   row.update({{"global_batch_size", 6}, {"num_microbatches", 3}});
   const PublishedRow result = read(row);
   BOOST_TEST_REQUIRE(result.reason.empty(), result.reason);
@@ -170,14 +159,15 @@ BOOST_AUTO_TEST_CASE(rules_of_megatron_are_told) {
       "breaks rule vpp_divides_micro_batches: 3 micro-batches are no multiple of pp 8";
   BOOST_TEST(assumed_text(result).find(kTold) != std::string::npos, assumed_text(result));
   BOOST_TEST(estimated(json::array({row}))["rows"][0]["supported"] == true);
-  BOOST_TEST(assumed_text(read(shipped("bridge-288"))).find("breaks rule") == std::string::npos);
+  BOOST_TEST(assumed_text(read(tests::shipped_row("bridge-288"))).find("breaks rule") ==
+             std::string::npos);
 }
 
 // Qwen3-30B in BF16 on 16 H100 with micro-batches of many sequences. Nothing that the row leaves
 // open brings 64 of them below 80 GiB while nothing is recomputed.
 BOOST_AUTO_TEST_CASE(what_nothing_makes_fit_is_impossible) {
   const auto verdict_of = [](int micro_batch, bool states_recompute) {
-    json row = shipped("card-016");
+    json row = tests::shipped_row("card-016");
     row.update({{"micro_batch_size", micro_batch}, {"num_microbatches", 64 / micro_batch}});
     if (!states_recompute) row.erase("recompute");
     const json answer = estimated(json::array({row}))["rows"][0];
@@ -192,7 +182,7 @@ BOOST_AUTO_TEST_CASE(what_nothing_makes_fit_is_impossible) {
 }
 
 BOOST_AUTO_TEST_CASE(only_what_is_not_stated_gets_leaner) {
-  json row = shipped("card-016");
+  json row = tests::shipped_row("card-016");
   row["activation_offload"] = "none";
   row["optimizer"]["offload_fraction"] = 0;
   row["other_knobs"]["cross_entropy_fusion_impl"] = "native";
@@ -237,7 +227,7 @@ BOOST_AUTO_TEST_CASE(the_leanest_is_legal) {
                  row.id);
     }
   }
-  const PublishedRow narrow = read(shipped("bridge-077"));
+  const PublishedRow narrow = read(tests::shipped_row("bridge-077"));
   BOOST_TEST_REQUIRE(narrow.run.knobs.fp8_param_gather);
   int num_narrow = 0;
   int num_on_host = 0;
@@ -251,7 +241,7 @@ BOOST_AUTO_TEST_CASE(the_leanest_is_legal) {
 
 // Its moments have 32 bits, and are on the device.
 BOOST_AUTO_TEST_CASE(the_plain_optimizer_is_not_leaner) {
-  json row = shipped("card-016");
+  json row = tests::shipped_row("card-016");
   row["assumed"] = json::array();
   row["optimizer"] = {{"type", "adam"}, {"distributed", true}, {"precision_aware", false}};
   for (const tuner::planner::PlanRun& run : read(row).leaner) {
@@ -263,7 +253,7 @@ BOOST_AUTO_TEST_CASE(the_plain_optimizer_is_not_leaner) {
 
 // Published runs have it beside full recomputation, which releases exclude.
 BOOST_AUTO_TEST_CASE(a_stated_overlap_leaves_recomputation_open) {
-  json row = shipped("card-016");
+  json row = tests::shipped_row("card-016");
   row.erase("recompute");
   const auto has_full = [](const PublishedRow& result, bool has_overlap) {
     return std::ranges::any_of(result.leaner, [&](const tuner::planner::PlanRun& run) {
@@ -272,7 +262,7 @@ BOOST_AUTO_TEST_CASE(a_stated_overlap_leaves_recomputation_open) {
     });
   };
   BOOST_TEST(has_full(read(row), true));
-  json recipe = shipped("bridge-019");
+  json recipe = tests::shipped_row("bridge-019");
   recipe.erase("recompute");
   recipe["software"]["date"] = "2026-08";
   recipe["other_knobs"] = json::object();
@@ -289,7 +279,7 @@ BOOST_AUTO_TEST_CASE(what_has_to_be_is_named) {
     BOOST_TEST(answer["verdict"] == verdict, answer["reason"].dump());
     return answer["needed_choices"];
   };
-  json dense = shipped("bridge-077");
+  json dense = tests::shipped_row("bridge-077");
   const json full = json::array({"recompute full"});
   BOOST_TEST(needed(dense, "tight") == full);
   dense["recompute"] = {{"granularity", "full"}};
@@ -298,7 +288,7 @@ BOOST_AUTO_TEST_CASE(what_has_to_be_is_named) {
   dense["activation_offload"] = false;
   BOOST_TEST(needed(dense, "oom") == json::array());
   // With eight times the tokens that does not suffice.
-  json longer = shipped("bridge-077");
+  json longer = tests::shipped_row("bridge-077");
   for (const char* key : {"micro_batch_size", "global_batch_size"}) {
     longer[key] = 8 * longer[key].get<int>();
   }

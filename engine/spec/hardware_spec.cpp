@@ -375,8 +375,8 @@ HardwareSpec with_devices(const HardwareSpec& hardware, int64_t num_devices) {
     int64_t above = num_devices;
     while (filled_node(hardware, above) == 0) ++above;
     refuse(
-        fmt::format("they fill no nodes of {}, nor as many of each from half on; the nearest "
-                    "counts that do are {} and {}",
+        fmt::format("they fill no nodes of {}, and split into none of one size that is at least "
+                    "half of that; the nearest counts that do are {} and {}",
                     in_node, below, above));
   }
   HardwareSpec resized = hardware;

@@ -343,8 +343,8 @@ BOOST_AUTO_TEST_CASE(counts_that_fill_no_nodes_are_refused) {
   const HardwareSpec h = hardware();
   BOOST_TEST(
       refusal(h, 13) ==
-      "two-by-four: 13 devices: they fill no nodes of 4, nor as many of each from half on; the "
-      "nearest counts that do are 12 and 14");
+      "two-by-four: 13 devices: they fill no nodes of 4, and split into none of one size that is "
+      "at least half of that; the nearest counts that do are 12 and 14");
   BOOST_TEST(contains(refusal(h, 5), "the nearest counts that do are 4 and 6"));
   BOOST_TEST(contains(refusal(h, 7919), "the nearest counts that do are 7918 and 7920"));
   // What is named is taken.

@@ -90,6 +90,11 @@ constexpr Row kRows[] = {
      Part{Kind::integer},
      {"--num-layers-per-virtual-pipeline-stage", "", "", kSame},
      {}},
+    // Megatron-LM works it out from the others, whatever it is set to.
+    {"virtual_pipeline_model_parallel_size",
+     Part{Kind::integer},
+     primus_only("virtual_pipeline_model_parallel_size"),
+     {}},
     {"pipeline_parallel_schedule", Part{Kind::word},
      titan_only("parallelism.pipeline_parallel_schedule"), all("1F1B")},
     {"pipeline_parallel_layers_per_stage",
@@ -223,6 +228,8 @@ constexpr Row kRows[] = {
     {"full_recompute_method", Part{Kind::word}, megatron("--recompute-method"), {}},
     {"full_recompute_num_layers", Part{Kind::integer}, megatron("--recompute-num-layers"), {}},
     {"recompute_modules", Part{Kind::list}, megatron("--recompute-modules"), {}},
+    // Of core_v0.15 and older: one more module, whatever else is said.
+    {"moe_layer_recompute", Part{Kind::flag}, megatron("--moe-layer-recompute"), all("false")},
     {"activation_checkpoint",
      Part{Kind::word},
      titan_only("activation_checkpoint.mode"),

@@ -267,6 +267,27 @@ void read_hybrid(Reading& in) {
   if (letters.find('M') != std::string::npos) read_mamba(in);
 }
 
+/// Where nobody says how many groups of heads there are, Megatron-LM's parser counts one. Primus
+/// hands on that none are said: as many as heads. Without the switch a number says nothing.
+void read_groups(Reading& in) {
+  constexpr std::string_view kSwitch = "group_query_attention";
+  constexpr std::string_view kGroups = "num_query_groups";
+  if (in.dialect == Dialect::megatron_bridge || in.options.is_echo) return;
+  const bool is_grouped = is_on(in.traits, kSwitch.data());
+  const bool is_counted = in.traits.contains(std::string(kGroups));
+  const int64_t heads = size_of(in.traits, "num_attention_heads");
+  if (is_grouped && !is_counted && heads > 0) {
+    const bool is_one = in.dialect == Dialect::megatron_lm;
+    in.traits[std::string(kGroups)] = is_one ? 1 : heads;
+    if (is_one) {
+      in.note(fmt::format("'{}' without '{}': all heads share one head of keys and values",
+                          in.key(kSwitch), in.key(kGroups)));
+    }
+  } else if (is_counted && !is_grouped && !in.may_stand_elsewhere()) {
+    in.note(fmt::format("'{}' says nothing without '{}'", in.key(kGroups), in.key(kSwitch)));
+  }
+}
+
 /// What Megatron's own assertions refuse of attention and activations.
 void check_traits(Reading& in) {
   if (in.options.is_echo) return;
@@ -294,6 +315,7 @@ void check_traits(Reading& in) {
 
 void read_layer_flags(Reading& reading) {
   check_traits(reading);
+  read_groups(reading);
   read_window(reading);
   read_hybrid(reading);
 }

@@ -107,6 +107,25 @@ void read_stages(Reading& in) {
   }
 }
 
+/// The size that Megatron-LM sets by itself: what a log tells of it holds, what a file says does
+/// not.
+void read_computed_stages(Reading& in) {
+  constexpr std::string_view kComputed = "virtual_pipeline_model_parallel_size";
+  const auto stages = in.parts.integer(kComputed);
+  PlanKnobs& k = in.run.knobs;
+  if (!stages || *stages == k.vpp) return;
+  if (in.options.is_echo && *stages >= 1 && *stages <= kMostStages) {
+    k.vpp = static_cast<int32_t>(*stages);
+    return;
+  }
+  in.parts.leave(kComputed);
+  in.note(
+      fmt::format("'{}' ({}) changes nothing: '{}' or '{}' says the virtual stages of a rank: {}",
+                  in.key(kComputed), *stages, in.key("num_virtual_stages_per_pipeline_rank"),
+                  in.key("pipeline_model_parallel_layout"),
+                  k.vpp == 1 ? "there are none" : fmt::format("there are {}", k.vpp)));
+}
+
 void write_stages(Writing& out) {
   const bool is_in_layout =
       !out.run.pipeline_layout.empty() || out.traits.contains("hybrid_layer_pattern");
@@ -172,10 +191,17 @@ void read_recomputed_layers(Reading& in) {
 }
 
 void read_recompute(Reading& in) {
-  const std::string granularity = in.parts.word("recompute_granularity");
+  std::string granularity = in.parts.word("recompute_granularity");
   const std::string method = in.parts.word(kRecomputeMethod);
   const auto layers = in.parts.integer(kRecomputeCount);
   std::vector<std::string> modules = in.parts.list("recompute_modules");
+  constexpr std::string_view kOfExperts = "moe_layer_recompute";
+  if (in.parts.flag(kOfExperts)) {
+    if (granularity == "full") both_said(in, "recompute_granularity", kOfExperts);
+    granularity = "selective";
+    if (modules.empty()) modules = {"core_attn"};
+    modules.emplace_back(name_of(PlanRecompute::moe));
+  }
   PlanRecomputeSet& recompute = in.run.knobs.recompute;
   if (granularity.empty() || granularity == "none") {
     if (!modules.empty() || !method.empty()) {
@@ -507,9 +533,9 @@ void write_modules(Writing& out) {
 }  // namespace
 
 void read_parts_of_megatron(Reading& reading) {
-  for (void (*read)(Reading&) :
-       {read_stages, read_precision, read_recompute, read_graphs, read_offload, read_dispatcher,
-        read_cross_entropy, read_sharding, read_task, read_modules, read_weights_of_preset}) {
+  for (void (*read)(Reading&) : {read_stages, read_computed_stages, read_precision, read_recompute,
+                                 read_graphs, read_offload, read_dispatcher, read_cross_entropy,
+                                 read_sharding, read_task, read_modules, read_weights_of_preset}) {
     read(reading);
   }
 }

@@ -25,6 +25,9 @@ constexpr std::array kModels = {
     Preset{"moe_grouped_gemm", "true"},
 };
 constexpr std::string_view kBaseModel = "language_model.yaml";
+/// Files that hold the dialect's defaults, as what they extend does.
+constexpr std::array kDefaults = {kBaseModel, std::string_view("pre_trainer.yaml"),
+                                  std::string_view("trainer_base.yaml")};
 constexpr std::array kFineTuning = {
     Preset{"global_batch_size", "128"},
     Preset{"micro_batch_size", "1"},
@@ -78,32 +81,54 @@ std::string file_name(std::string_view path) {
   return std::string(path.substr(path.rfind('/') + 1));
 }
 
-/// A file with all that it extends; a map without fields where it was not given.
-Node read_chain(const std::string& path, Reading& in, int depth) {
+bool is_default(std::string_view name) {
+  return std::ranges::find(kDefaults, name) != kDefaults.end();
+}
+
+/// Where a file stands among those that extend each other.
+struct Place {
+  int depth = 0;
+  bool is_behind_defaults = false;  ///< one of kDefaults extends it
+};
+
+Node read_chain(const std::string& path, Reading& in, Place place);
+
+/// What a file says, with all that it extends.
+Node with_bases(Node root, Reading& in, Place of_bases) {
   Node all;
   all.kind = Node::Kind::map;
-  const std::string name = file_name(path);
-  const auto file = in.options.files.find(name);
-  if (file == in.options.files.end()) {
-    const bool is_told = depth > 0 || name == kBaseModel;
-    if (!is_told) {
-      in.run.is_partial = true;
-      in.note(fmt::format("{} has settings of its own and was not given", shown(name)));
-    }
-    return all;
-  }
-  if (depth > kDeepestChain) {
-    in.problem(fmt::format("'{}' extends more than {} files in a row", shown(name), kDeepestChain));
-    return all;
-  }
-  Node root = read_noted_yaml(file->second, name, in);
-  substitute(root, in);
   if (const Node* bases = root.find("extends")) {
-    for (const Node& base : bases->items) merge(all, read_chain(base.text, in, depth + 1));
+    const bool is_one = bases->kind == Node::Kind::scalar && !bases->is_null();
+    for (const Node& base : is_one ? std::vector<Node>{*bases} : bases->items) {
+      merge(all, read_chain(base.text, in, of_bases));
+    }
   }
   std::erase_if(root.fields, [](const auto& field) { return field.key == "extends"; });
   merge(all, root);
   return all;
+}
+
+/// A file with all that it extends; a map without fields where it was not given.
+Node read_chain(const std::string& path, Reading& in, Place place) {
+  Node none;
+  none.kind = Node::Kind::map;
+  const std::string name = file_name(path);
+  const auto file = in.options.files.find(name);
+  if (file == in.options.files.end()) {
+    if (!place.is_behind_defaults && !is_default(name)) {
+      in.run.is_partial = true;
+      in.note(fmt::format("{} has settings of its own and was not given", shown(name)));
+    }
+    return none;
+  }
+  if (place.depth > kDeepestChain) {
+    in.problem(fmt::format("'{}' extends more than {} files in a row", shown(name), kDeepestChain));
+    return none;
+  }
+  Node root = read_noted_yaml(file->second, name, in);
+  substitute(root, in);
+  return with_bases(std::move(root), in,
+                    {place.depth + 1, place.is_behind_defaults || is_default(name)});
 }
 
 std::string text_at(const Node& node, std::string_view key) {
@@ -131,11 +156,11 @@ void read_module(const Node& module, Reading& in) {
   Node all;
   all.kind = Node::Kind::map;
   if (!preset.empty() && in.options.files.contains(file_name(preset))) {
-    merge(all, read_chain(preset, in, 0));
+    merge(all, read_chain(preset, in, {}));
   } else if (!preset.empty() && preset != "pre_trainer.yaml") {
     in.run.is_partial = true;
   }
-  if (!model.empty()) merge(all, read_chain(model, in, 0));
+  if (!model.empty()) merge(all, read_chain(model, in, {}));
   const bool is_unseen = !model.empty() && !in.options.files.contains(file_name(model));
   if (is_unseen && file_name(model) != kBaseModel) {
     in.note("its experts are taken as those of all of Primus' models: alltoall, grouped products");
@@ -165,7 +190,7 @@ void read_primus(std::string_view text, Reading& in) {
   const Node* modules = root.find("modules");
   if (modules == nullptr) {
     // Only the overrides, or a model's file.
-    flatten(root, "", yaml_text, in.settings, in.problems);
+    flatten(with_bases(std::move(root), in, {}), "", yaml_text, in.settings, in.problems);
     settle_switches(in);
     return;
   }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "engine/spec/dialects/forms.h"
@@ -50,6 +51,20 @@ std::vector<std::string> split_at_blanks(const std::string& text) {
   return words;
 }
 
+/// The words of a list that stands in brackets, which the runner of Megatron-LM's tests takes off;
+/// none of another text.
+std::optional<std::vector<std::string>> words_in_brackets(const std::string& text) {
+  if (text.size() < 3 || text.front() != '[' || text.find(']') != text.size() - 1) return {};
+  return split_at_blanks(text.substr(1, text.size() - 2));
+}
+
+void add_words(const std::vector<std::string>& words, Setting& setting) {
+  for (const std::string& word : words) {
+    setting.words.push_back(word);
+    setting.value += (setting.value.empty() ? "" : " ") + shell_quoted(word);
+  }
+}
+
 /// The YAML of Megatron-LM's tests and recipes: MODEL_ARGS with flags for keys, and ENV_VARS.
 void read_model_args(std::string_view text, Reading& in) {
   const Node root = read_noted_yaml(text, in.source, in);
@@ -62,14 +77,16 @@ void read_model_args(std::string_view text, Reading& in) {
     if (value.text == "false" && !value.is_quoted) continue;
     Setting setting{.key = key};
     const bool is_switch = value.is_null() || (value.text == "true" && !value.is_quoted);
+    const Row* row = find_row(key, in.dialect);
+    const bool is_list = row != nullptr && kind_of(*row) == Kind::list;
     if (value.kind == Node::Kind::list) {
       for (const Node& item : value.items) {
-        setting.words.push_back(item.text);
-        setting.value += (setting.value.empty() ? "" : " ") + shell_quoted(item.text);
+        add_words(is_list ? split_at_blanks(item.text) : std::vector<std::string>{item.text},
+                  setting);
       }
+    } else if (const auto words = words_in_brackets(value.text)) {
+      add_words(*words, setting);
     } else if (!is_switch) {
-      const Row* row = find_row(key, in.dialect);
-      const bool is_list = row != nullptr && kind_of(*row) == Kind::list;
       setting.words = is_list ? split_at_blanks(value.text) : std::vector<std::string>{value.text};
       setting.value = value.text;
     }

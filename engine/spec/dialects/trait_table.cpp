@@ -121,7 +121,6 @@ constexpr OtherKey kOtherKeys[] = {
     {"seq_length", megatron_bridge, "dataset.seq_length", Use::agrees},
     {"seq_length", megatron_bridge, "dataset.sequence_length"},
     {"seq_length", torchtitan, "training.max_context_length"},
-    {"num_virtual_stages_per_pipeline_rank", primus, "virtual_pipeline_model_parallel_size"},
     {"cuda_graph_modules", megatron_lm, "--cuda-graph-scope"},
     {"cuda_graph_modules", megatron_bridge, "model.cuda_graph_scope"},
     {"cuda_graph_modules", primus, "cuda_graph_modules"},
@@ -149,6 +148,7 @@ constexpr OldSetting kOldSettings[] = {
     {megatron_lm, "--external-cuda-graph", {{{"--cuda-graph-impl", "transformer_engine"}}}},
     {megatron_lm, "--recompute-activations", {{{"--recompute-granularity", "selective"}}}},
     {megatron_lm, "--use-custom-fsdp", {{{"--use-megatron-fsdp", ""}}}},
+    {megatron_lm, "--use-rotary-position-embeddings", {{{"--position-embedding-type", "rope"}}}},
     {megatron_lm, "--hybrid-override-pattern", {{{"--hybrid-layer-pattern", ""}}}},
     {megatron_lm, "--moe-deepep-num-sms", {{{"--moe-flex-dispatcher-num-sms", ""}}}},
     {megatron_lm, "--moe-hybridep-num-sms", {{{"--moe-flex-dispatcher-num-sms", ""}}}},
@@ -171,6 +171,7 @@ constexpr OldSetting kOldSettings[] = {
     {primus, "external_cuda_graph", {{{"cuda_graph_impl", "transformer_engine"}}}},
     {primus, "recompute_activations", {{{"recompute_granularity", "selective"}}}},
     {primus, "use_custom_fsdp", {{{"use_megatron_fsdp", ""}}}},
+    {primus, "use_rotary_position_embeddings", {{{"position_embedding_type", "rope"}}}},
 };
 
 constexpr std::string_view kEnvironment[] = {

@@ -1,5 +1,5 @@
-// Read in scripts/performance/argument_parser.py, and in utils/overrides.py of what is made of it,
-// at the commit of the reference for this dialect (067f987d, 2026-08-22).
+// Read in scripts/performance/argument_parser.py, in utils/overrides.py of what is made of it, and
+// in scripts/training/run_recipe.py, at the commit of the reference for this dialect (067f987d, 2026-08-22).
 #include "engine/spec/dialects/bridge_options.h"
 
 #include <algorithm>
@@ -37,6 +37,7 @@ constexpr std::array kShortNames = {
     ShortName{"-sl", "seq_length"},
     ShortName{"-hf", "hf_token"},
     ShortName{"-et", "expert_tensor_parallel_size"},
+    ShortName{"-etp", "expert_tensor_parallel_size"},
     ShortName{"-a", "account"},
     ShortName{"-p", "partition"},
     ShortName{"-t", "time_limit"},
@@ -96,6 +97,18 @@ constexpr std::array kOverrides = {
         "true"},
     OptionOverrides{"use_megatron_fsdp", {}, "false"},
     OptionOverrides{
+        "use_tokendrop",
+        {"model.moe_expert_capacity_factor=1.0", "model.moe_pad_expert_input_to_capacity=true",
+         "model.moe_router_force_load_balancing=false"},
+        "true"},
+    OptionOverrides{
+        "use_tokendrop",
+        {"model.moe_expert_capacity_factor=null", "model.moe_pad_expert_input_to_capacity=false",
+         "model.moe_router_force_load_balancing=true"},
+        "false"},
+    OptionOverrides{"nccl_ub", {"ddp.nccl_ub=true"}, "true"},
+    OptionOverrides{"nccl_ub", {}, "false"},
+    OptionOverrides{
         "moe_a2a_overlap",
         {"comm_overlap.overlap_moe_expert_parallel_comm=true",
          "comm_overlap.delay_wgrad_compute=true", "model.moe_shared_expert_overlap=false"},
@@ -117,6 +130,21 @@ constexpr std::array kOverrides = {
                     {"model.cpu_offloading=true", "model.cpu_offloading_weights=false",
                      "model.cpu_offloading_num_layers=*"}},
 };
+
+/// The same of the library's own script for recipes, which sets nothing along.
+constexpr std::array kRunnerOverrides = {
+    OptionOverrides{"max_steps", {"train.train_iters=*"}},
+    OptionOverrides{"global_batch_size", {"train.global_batch_size=*"}},
+    OptionOverrides{"micro_batch_size", {"train.micro_batch_size=*"}},
+    OptionOverrides{"seq_length", {"dataset.seq_length=*"}},
+    OptionOverrides{"lr", {"optimizer.lr=*"}},
+    OptionOverrides{"min_lr", {"optimizer.min_lr=*"}},
+    OptionOverrides{"warmup_iters", {"scheduler.lr_warmup_iters=*"}},
+    OptionOverrides{"save_interval", {"checkpoint.save_interval=*"}},
+};
+/// Scripts that start it take its options, too.
+constexpr std::array<std::string_view, 3> kRunners = {"run_recipe.py", "setup_experiment.py",
+                                                      "train.sh"};
 
 /// An option and what stands behind it.
 struct Option {
@@ -226,7 +254,8 @@ bool add_overrides_of(const Option& option, const std::vector<Option>& all, Comm
     return true;
   }
   if (const std::string key = parallel_size_key(option.name); !key.empty()) {
-    set_override(words, key + "=" + (value == "None" ? "null" : value));
+    // -1 is the recipe's.
+    if (value != "-1") set_override(words, key + "=" + (value == "None" ? "null" : value));
     return true;
   }
   for (const OptionOverrides& row : kOverrides) {
@@ -237,6 +266,17 @@ bool add_overrides_of(const Option& option, const std::vector<Option>& all, Comm
     return true;
   }
   return false;
+}
+
+/// The override that an option of the library's script stands for; empty for others.
+std::string override_of_runner(const Option& option) {
+  if (option.values.size() != 1) return "";
+  const std::string& value = option.values.front();
+  if (const std::string key = parallel_size_key(option.name); !key.empty()) {
+    return key + "=" + value;
+  }
+  const auto* row = std::ranges::find(kRunnerOverrides, option.name, &OptionOverrides::name);
+  return row == kRunnerOverrides.end() ? "" : filled(row->overrides.front(), value);
 }
 
 /// What the recipe's name says, and options that say where and how a job is started, which change
@@ -292,13 +332,44 @@ std::string recipe_of(const std::string& model, const std::string& task) {
   return model + "_" + (task == "lora" ? "peft" : task) + "_config";
 }
 
+bool is_runner(std::string_view script) {
+  script = script.substr(script.rfind('/') + 1);
+  return std::ranges::find(kRunners, script) != kRunners.end();
+}
+
+/// Options of the library's script, behind which overrides are applied.
+void spell_out_runner(const std::vector<Option>& options, const CommandWords& written, size_t first,
+                      CommandWords& words) {
+  CommandWords overrides;
+  CommandWords others;
+  for (const Option& option : options) {
+    if (std::string word = override_of_runner(option); !word.empty()) {
+      set_override(overrides, std::move(word));
+      continue;
+    }
+    // As other launchers call it.
+    const bool is_count = option.name == "gpus-per-node" || option.name == "gpus_per_node";
+    if (!option.name.empty()) {
+      others.push_back("--" + (is_count ? "nproc-per-node" : option.name));
+    }
+    others.insert(others.end(), option.values.begin(), option.values.end());
+  }
+  std::erase_if(overrides, [&](const std::string& word) {
+    return std::ranges::find(written, key_of_override(word), key_of_override) != written.end();
+  });
+  words.resize(first);
+  for (const CommandWords& part : {overrides, written, others}) {
+    words.insert(words.end(), part.begin(), part.end());
+  }
+}
+
 }  // namespace
 
 void spell_out_options(ShellCommand& command) {
   CommandWords& words = command.words;
-  // Its options stand behind a script of Python.
-  const auto script =
-      std::ranges::find_if(words, [](const std::string& word) { return word.ends_with(".py"); });
+  // Its options stand behind a script.
+  const auto script = std::ranges::find_if(
+      words, [](const std::string& word) { return word.ends_with(".py") || is_runner(word); });
   if (script == words.end()) return;
   CommandWords written;
   const auto first = static_cast<size_t>(script - words.begin()) + 1;
@@ -310,7 +381,10 @@ void spell_out_options(ShellCommand& command) {
     return is_said ? found->values.front() : std::string(fallback);
   };
   const std::string model = text_of("model_recipe_name", "");
-  if (model.empty()) return;
+  if (model.empty()) {
+    if (is_runner(*script)) spell_out_runner(options, written, first, words);
+    return;
+  }
   // What the parser has where it is not said.
   CommandWords overrides = {std::string(kPrecision) + "=bf16_mixed"};
   CommandWords others;

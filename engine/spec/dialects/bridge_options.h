@@ -1,5 +1,5 @@
-// The options of Megatron-Bridge's launcher of benchmarks (scripts/performance), which stand for
-// overrides of a recipe.
+// The options of Megatron-Bridge's launcher of benchmarks (scripts/performance) and of its script
+// for recipes (scripts/training), which stand for overrides of a recipe.
 #pragma once
 
 #include "engine/spec/dialects/shell.h"
@@ -7,9 +7,8 @@
 namespace moetune::spec::dialects {
 
 /// Puts those overrides, and the recipe, in the place of the options, and the other options by
-/// their long names behind them; variables that it sets for the job are the command's. Commands
-/// without
-/// --model_recipe_name, by which that launcher names a recipe, stay as they are.
+/// their long names behind them; variables that it sets for the job are the command's. It is the
+/// launcher by --model_recipe_name, else the script by its name. Other commands stay as they are.
 void spell_out_options(ShellCommand& command);
 
 }  // namespace moetune::spec::dialects

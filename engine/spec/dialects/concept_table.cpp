@@ -418,6 +418,8 @@ constexpr Row kRows[] = {
     // Megatron-Bridge's recipes have ranks of their own.
     {"lora_dim", Part{Kind::integer}, {"", "peft.dim", "", "lora.dim"}, {"", "", "", "32"}},
     {"peft", Part{Kind::word}, {"", "--peft_scheme", "", ""}, {}},
+    // As the script for recipes is asked since v0.6.0.
+    {"mode", Part{Kind::word}, {"", "--mode", "", ""}, {}},
 };
 
 }  // namespace

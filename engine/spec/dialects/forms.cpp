@@ -46,6 +46,7 @@ constexpr std::array kMarks = {
     Mark{"primus", Dialect::primus},
     Mark{"megatron.bridge", Dialect::megatron_bridge},
     Mark{"run_recipe", Dialect::megatron_bridge},
+    Mark{"scripts/training/train.sh", Dialect::megatron_bridge},
     Mark{"--model_recipe_name", Dialect::megatron_bridge},
     Mark{"setup_experiment.py", Dialect::megatron_bridge},
 };

@@ -441,6 +441,9 @@ std::optional<TrainingTask> task_of_name(const RunConfig& run) {
   return task_in_recipe(run.model_name);
 }
 
+/// Adapters that are none of LoRA's: their run is priced as one that trains all weights.
+constexpr std::string_view kOtherAdapter = "dora";
+
 void read_task(Reading& in) {
   PlanKnobs& k = in.run.knobs;
   std::string adapter = in.parts.word("peft");
@@ -451,19 +454,24 @@ void read_task(Reading& in) {
   const bool is_bridge = in.dialect == Dialect::megatron_bridge;
   // Only adapters have a rank: the recipe brings them where the command does not.
   const bool has_rank = in.parts.has("lora_dim");
+  const std::string mode = in.parts.word("mode");
+  if (adapter.empty() && mode == kOtherAdapter) adapter = mode;
+  const auto by_mode = mode == kOtherAdapter ? TrainingTask::sft : task_in_recipe(mode);
+  const auto by_name = by_mode ? by_mode : task_of_name(in.run);
   // Beside adapters that the command turns off, or that nobody knows, all weights are tuned.
-  const auto by_name = task_of_name(in.run);
   if (by_name && *by_name != TrainingTask::pretrain) k.task = TrainingTask::sft;
+  const bool has_adapters = has_rank && by_mode != TrainingTask::sft;
   const bool is_implied =
-      is_bridge && adapter.empty() && (has_rank || by_name == TrainingTask::lora);
+      is_bridge && adapter.empty() && (has_adapters || by_name == TrainingTask::lora);
   if (in.parts.flag("lora") || is_implied || adapter.find("lora") != std::string::npos) {
     k.task = TrainingTask::lora;
   }
   if (k.task != TrainingTask::lora) {
     in.parts.leave("peft");
+    if (k.task == TrainingTask::pretrain || adapter == mode) in.parts.leave("mode");
     if (!adapter.empty() && adapter != "none") {
       in.note(fmt::format("'{}' is '{}', for which moetune has no word: all weights are trained",
-                          in.key("peft"), shown(adapter)));
+                          in.key(adapter == mode ? "mode" : "peft"), shown(adapter)));
     }
     return;
   }
@@ -484,9 +492,13 @@ void write_task(Writing& out) {
   if (task == TrainingTask::pretrain) return;
   const bool is_bridge = out.dialect == Dialect::megatron_bridge;
   if (task == TrainingTask::sft) {
-    if (is_bridge && task_of_name(out.run) == TrainingTask::sft) return;
+    // Other adapters go along as they are said.
+    const bool has_others = std::ranges::any_of(out.run.unknown, [](const UnknownSetting& setting) {
+      return setting.key == "--mode" && setting.value == kOtherAdapter;
+    });
+    if (is_bridge && (has_others || task_of_name(out.run) == TrainingTask::sft)) return;
     if (is_bridge) {
-      out.cannot_say("task=sft");
+      out.parts.say("mode", "sft");
     } else if (out.dialect == Dialect::primus) {
       out.parts.say("stage", "sft");
     } else {
@@ -499,7 +511,8 @@ void write_task(Writing& out) {
     return;
   }
   if (is_bridge) {
-    out.parts.say("peft", "lora");
+    // In older releases by its adapters.
+    out.parts.say(is_said(out.run, row_of("peft")) ? "peft" : "mode", "lora");
   } else {
     out.parts.say("stage", "sft");
     out.parts.say("lora", true);

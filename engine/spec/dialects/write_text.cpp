@@ -160,8 +160,9 @@ std::string command_text(const Writing& out, const std::vector<Setting>& setting
   const bool has_fields = std::ranges::any_of(
       settings, [](const Setting& setting) { return setting.key.starts_with("mixed_precision."); });
   if (has_fields) text += "# mixed_precision.* needs a recipe that has no preset's name there\n";
-  const bool has_recipe =
-      std::ranges::find(unknown, "--recipe", &UnknownSetting::key) != unknown.end();
+  const bool has_recipe = std::ranges::any_of(unknown, [](const UnknownSetting& setting) {
+    return setting.key == "--recipe" || setting.key == "--model";
+  });
   if (is_bridge && !has_recipe)
     text += "# the recipe that these change goes in with --recipe NAME\n";
   return text;

@@ -59,6 +59,10 @@ BOOST_AUTO_TEST_CASE(options_are_the_overrides_that_they_stand_for) {
        "model.recompute_num_layers=4"},
       {"--cuda_graph_impl transformer_engine --cuda_graph_scope attn,moe_router",
        "model.cuda_graph_impl=transformer_engine 'model.cuda_graph_scope=[attn,moe_router]'"},
+      {"-vp -1 --nccl_ub false", "model.context_parallel_size=1"},
+      {"--use_tokendrop true",
+       "model.moe_expert_capacity_factor=1 model.moe_pad_expert_input_to_capacity=true"},
+      {"--use_tokendrop 0 model.moe_expert_capacity_factor=2", "model.context_parallel_size=1"},
       {"--use_megatron_fsdp true", "ddp.use_megatron_fsdp=true"},
       {"--use_megatron_fsdp 0 model.context_parallel_size=2", "model.context_parallel_size=2"}};
   for (const auto& row : rows) {
@@ -97,6 +101,76 @@ BOOST_AUTO_TEST_CASE(options_and_overrides_of_one_thing) {
       kBridge);
   BOOST_TEST(other.knobs.tp == 1);
   BOOST_TEST(other.knobs.cp == 2);
+}
+
+// The library's script for recipes has fewer, and overrides win over them.
+BOOST_AUTO_TEST_CASE(options_of_the_script_for_recipes) {
+  const std::string script =
+      "torchrun --nproc-per-node 8 --nnodes 2 scripts/training/run_recipe.py ";
+  const std::string recipe = script + "--recipe qwen3_30b_a3b_pretrain_config --mode pretrain ";
+  const std::string options =
+      "-tp 2 -pp 2 -vp 3 -cp 2 -ep 4 -etp 2 -mb 2 -gb 64 -sl 8192 --lr 1e-4";
+  BOOST_TEST((detect_dialect(recipe + options) == kBridge));
+  const RunConfig ours = import_run(recipe + options, kBridge);
+  const RunConfig theirs =
+      import_run(recipe +
+                     "model.tensor_model_parallel_size=2 model.pipeline_model_parallel_size=2 "
+                     "model.virtual_pipeline_model_parallel_size=3 model.context_parallel_size=2 "
+                     "model.expert_model_parallel_size=4 model.expert_tensor_parallel_size=2 "
+                     "train.micro_batch_size=2 train.global_batch_size=64 dataset.seq_length=8192",
+                 kBridge);
+  BOOST_TEST((ours.knobs == theirs.knobs));
+  BOOST_TEST(ours.knobs.etp == 2);
+  // Nothing is turned on along with slices.
+  BOOST_TEST(!ours.knobs.sequence_parallel);
+  BOOST_TEST(ours.global_batch_size == 64);
+  BOOST_TEST(ours.seq_length == 8192);
+  BOOST_TEST(ours.world_size == 16);
+  BOOST_TEST(ours.model_name == "qwen3_30b_a3b_pretrain_config");
+  using Keys = std::vector<std::string>;
+  BOOST_TEST(unknown_of(ours) == (Keys{"optimizer.lr", "--recipe", "--mode"}),
+             boost::test_tools::per_element());
+  const RunConfig both = import_run(
+      recipe + "-gb 64 -tp 2 train.global_batch_size=128 ++model.tensor_model_parallel_size=4",
+      kBridge);
+  BOOST_TEST(both.global_batch_size == 128);
+  BOOST_TEST(both.knobs.tp == 4);
+  // Its launcher takes them, too.
+  const std::string launcher =
+      "./scripts/training/train.sh --nodes 2 --gpus-per-node 8 --account a --partition p "
+      "--recipe qwen3_30b_a3b_pretrain_config -ep 8";
+  BOOST_TEST((detect_dialect(launcher) == kBridge));
+  const RunConfig submitted = import_run(launcher, kBridge);
+  BOOST_TEST(submitted.knobs.ep == 8);
+  BOOST_TEST(submitted.world_size == 16);
+}
+
+BOOST_AUTO_TEST_CASE(the_script_for_recipes_is_told_the_task) {
+  using enum TrainingTask;
+  const auto run_of = [](const std::string& words) {
+    return import_run("run_recipe.py " + words + " -ep 4", kBridge);
+  };
+  BOOST_TEST((run_of("--model qwen3_30b_a3b --mode pretrain").knobs.task == pretrain));
+  BOOST_TEST((run_of("--model qwen3_30b_a3b --mode sft").knobs.task == sft));
+  BOOST_TEST((run_of("--model qwen3_30b_a3b --mode sft peft.dim=8").knobs.task == sft));
+  const RunConfig adapters = run_of("--model qwen3_30b_a3b --mode lora peft.dim=8");
+  BOOST_TEST((adapters.knobs.task == TrainingTask::lora));
+  BOOST_TEST(adapters.knobs.lora_rank == 8);
+  BOOST_TEST((run_of("--model qwen3_30b_a3b --mode dora").knobs.task == sft));
+  for (const char* mode : {"pretrain", "sft", "lora", "dora"}) {
+    const RunConfig run = run_of(std::string("--model qwen3_30b_a3b --mode ") + mode);
+    BOOST_TEST(run.model_name == "qwen3_30b_a3b");
+    const std::string text = export_run(run, kBridge);
+    BOOST_TEST(samples::contains(text, std::string("--mode ") + mode), text);
+    BOOST_TEST(samples::contains(text, "--model qwen3_30b_a3b"), text);
+    BOOST_TEST(!samples::contains(text, "--recipe NAME"), text);
+    BOOST_TEST((import_run(text, kBridge).knobs == run.knobs), text);
+  }
+  // From other words.
+  const RunConfig tuned = import_run("--tensor-model-parallel-size 1 --sft", Dialect::megatron_lm);
+  const std::string text = export_run(tuned, kBridge);
+  BOOST_TEST(samples::contains(text, "--mode sft"), text);
+  BOOST_TEST((import_run(text, kBridge).knobs.task == sft));
 }
 
 // All recipes for experts have slices of one rank; the framework itself has those of attention.

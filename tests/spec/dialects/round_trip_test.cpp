@@ -169,8 +169,7 @@ void leave_out(RunConfig& run, Dialect dialect) {
       k.dispatcher = Dispatcher::deepep;
     }
     const bool has_task = k.task != TrainingTask::lora || dialect != Dialect::megatron_lm;
-    const bool is_of_recipe = k.task == TrainingTask::sft && dialect == Dialect::megatron_bridge;
-    if (!has_task || is_of_recipe) k.task = TrainingTask::pretrain;
+    if (!has_task) k.task = TrainingTask::pretrain;
     if (dialect == Dialect::megatron_bridge) k.fp8_param_gather = preset_gathers_fp8(k);
     return;
   }

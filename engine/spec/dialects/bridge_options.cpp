@@ -1,5 +1,6 @@
 // Read in scripts/performance/argument_parser.py, in utils/overrides.py of what is made of it, and
-// in scripts/training/run_recipe.py, at the commit of the reference for this dialect (067f987d, 2026-08-22).
+// in scripts/training/run_recipe.py, at the commit of the reference for this dialect (067f987d,
+// 2026-08-22).
 #include "engine/spec/dialects/bridge_options.h"
 
 #include <algorithm>

@@ -81,7 +81,7 @@ std::string file_name(std::string_view path) {
   return std::string(path.substr(path.rfind('/') + 1));
 }
 
-bool is_default(std::string_view name) {
+bool holds_defaults(std::string_view name) {
   return std::ranges::find(kDefaults, name) != kDefaults.end();
 }
 
@@ -115,7 +115,7 @@ Node read_chain(const std::string& path, Reading& in, Place place) {
   const std::string name = file_name(path);
   const auto file = in.options.files.find(name);
   if (file == in.options.files.end()) {
-    if (!place.is_behind_defaults && !is_default(name)) {
+    if (!place.is_behind_defaults && !holds_defaults(name)) {
       in.run.is_partial = true;
       in.note(fmt::format("{} has settings of its own and was not given", shown(name)));
     }
@@ -128,7 +128,7 @@ Node read_chain(const std::string& path, Reading& in, Place place) {
   Node root = read_noted_yaml(file->second, name, in);
   substitute(root, in);
   return with_bases(std::move(root), in,
-                    {place.depth + 1, place.is_behind_defaults || is_default(name)});
+                    {place.depth + 1, place.is_behind_defaults || holds_defaults(name)});
 }
 
 std::string text_at(const Node& node, std::string_view key) {

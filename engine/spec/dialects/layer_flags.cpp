@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "engine/spec/dialects/layer_pattern.h"
 #include "engine/spec/dialects/model_pairs.h"
 #include "engine/spec/dialects/parts.h"
 #include "engine/spec/dialects/text_cursor.h"
@@ -381,8 +382,18 @@ void write_switches(Writing& out) {
 
 }  // namespace
 
+/// Megatron-LM's parser computes sums of lists. Megatron-Bridge's overrides have lists alone.
+void write_lists(Writing& out) {
+  if (out.dialect != Dialect::megatron_bridge) return;
+  for (const char* name : {"moe_layer_freq", "linear_attention_freq", "window_attn_skip_freq"}) {
+    const std::string text = word_of(out.traits, name);
+    if (!text.empty()) out.traits[name] = written_out(text);
+  }
+}
+
 void write_layer_flags(Writing& writing, RunConfig& run) {
   write_switches(writing);
+  write_lists(writing);
   json& traits = writing.traits;
   const std::string pattern(kPattern);
   const std::string mtp_pattern(kMtpPattern);

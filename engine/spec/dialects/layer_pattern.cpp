@@ -141,6 +141,15 @@ std::vector<bool> mixed_layers_of(const std::string& pattern, int64_t num_layers
   return layers;
 }
 
+std::string written_out(const std::string& pattern) {
+  const auto layers = PatternReader(pattern).read();
+  if (!layers) return pattern;
+  std::string text;
+  for (const bool layer : *layers)
+    text += fmt::format("{}{}", text.empty() ? "" : ",", layer ? 1 : 0);
+  return "[" + text + "]";
+}
+
 std::string pattern_of(const std::vector<bool>& layers) {
   std::string text;
   for (size_t first = 0; first < layers.size();) {

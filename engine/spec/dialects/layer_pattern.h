@@ -19,6 +19,9 @@ std::vector<bool> moe_layers_of(const std::string& pattern, int64_t num_layers);
 std::vector<bool> mixed_layers_of(const std::string& pattern, int64_t num_layers,
                                   std::string_view what);
 
+/// "[0,0,0,1]" of a sum of lists; other texts as they are.
+std::string written_out(const std::string& pattern);
+
 /// "([0]*3+[1]*58)".
 std::string pattern_of(const std::vector<bool>& layers);
 /// The same, or the number that mixed_layers_of makes it of.

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "engine/spec/dialects/concepts.h"
+#include "engine/spec/dialects/layer_pattern.h"
 #include "engine/spec/hf_family.h"
 #include "tests/spec/dialects/dialect_samples.h"
 #include "tests/spec/family_samples.h"
@@ -98,7 +99,8 @@ Values with_companions(const Row& row, Dialect dialect) {
 std::string holds(const RunConfig& run, const Row& row) {
   const json value = run.model_flags.value(std::string(row.name), json());
   if (value.is_null()) return std::string(fallback_of(row, run.dialect));
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  // A sum of lists is the list that it makes.
+  return value.is_string() ? written_out(value.get<std::string>()) : value.dump();
 }
 
 void check_goes_along(const Values& values, const Row& row, Dialect from) {
@@ -139,6 +141,25 @@ BOOST_DATA_TEST_CASE(each_flag_goes_along, boost::unit_test::data::make(kOfMegat
     }
     check_goes_along(sized, row, dialect);
   }
+}
+
+// Only the parser of Megatron-LM computes sums.
+BOOST_AUTO_TEST_CASE(lists_of_layers_are_written_out_for_overrides) {
+  for (const char* pattern : {"([0]*1+[1]*3)", "[0]*1+[1]*3", "[0,1,1,1]"}) {
+    const RunConfig run = import_run(
+        fmt::format("--num-layers 4 --hidden-size 64 --num-attention-heads 4 --num-experts 8 "
+                    "--moe-layer-freq '{}'",
+                    pattern),
+        megatron_lm);
+    const std::string text = export_run(run, megatron_bridge);
+    BOOST_TEST(contains(text, "model.moe_layer_freq=[0,1,1,1]"), text);
+    const RunConfig again = import_run(text, megatron_bridge);
+    BOOST_TEST(again.model.at("mlp_only_layers") == json({0}));
+    BOOST_TEST(contains(export_run(run, megatron_lm), std::string(pattern).substr(0, 4)), pattern);
+  }
+  const RunConfig step =
+      import_run("--tensor-model-parallel-size 1 --moe-layer-freq 2", megatron_lm);
+  BOOST_TEST(contains(export_run(step, megatron_bridge), "model.moe_layer_freq=2"));
 }
 
 // One switch or two, by the dialect.

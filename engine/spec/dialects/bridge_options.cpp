@@ -359,8 +359,8 @@ void spell_out_runner(const std::vector<Option>& options, const CommandWords& wr
     return std::ranges::find(written, key_of_override(word), key_of_override) != written.end();
   });
   words.resize(first);
-  for (const CommandWords& part : {overrides, written, others}) {
-    words.insert(words.end(), part.begin(), part.end());
+  for (const CommandWords* part : {&std::as_const(overrides), &written, &std::as_const(others)}) {
+    words.insert(words.end(), part->begin(), part->end());
   }
 }
 

@@ -271,10 +271,10 @@ void read_hybrid(Reading& in) {
 /// Where nobody says how many groups of heads there are, Megatron-LM's parser counts one. Primus
 /// hands on that none are said: as many as heads. Without the switch a number says nothing.
 void read_groups(Reading& in) {
-  constexpr std::string_view kSwitch = "group_query_attention";
+  constexpr std::string_view kHasGroups = "group_query_attention";
   constexpr std::string_view kGroups = "num_query_groups";
   if (in.dialect == Dialect::megatron_bridge || in.options.is_echo) return;
-  const bool is_grouped = is_on(in.traits, kSwitch.data());
+  const bool is_grouped = is_on(in.traits, kHasGroups.data());
   const bool is_counted = in.traits.contains(std::string(kGroups));
   const int64_t heads = size_of(in.traits, "num_attention_heads");
   if (is_grouped && !is_counted && heads > 0) {
@@ -282,10 +282,10 @@ void read_groups(Reading& in) {
     in.traits[std::string(kGroups)] = is_one ? 1 : heads;
     if (is_one) {
       in.note(fmt::format("'{}' without '{}': all heads share one head of keys and values",
-                          in.key(kSwitch), in.key(kGroups)));
+                          in.key(kHasGroups), in.key(kGroups)));
     }
   } else if (is_counted && !is_grouped && !in.may_stand_elsewhere()) {
-    in.note(fmt::format("'{}' says nothing without '{}'", in.key(kGroups), in.key(kSwitch)));
+    in.note(fmt::format("'{}' says nothing without '{}'", in.key(kGroups), in.key(kHasGroups)));
   }
 }
 

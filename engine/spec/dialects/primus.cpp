@@ -99,9 +99,8 @@ Node with_bases(Node root, Reading& in, Place of_bases) {
   all.kind = Node::Kind::map;
   if (const Node* bases = root.find("extends")) {
     const bool is_one = bases->kind == Node::Kind::scalar && !bases->is_null();
-    for (const Node& base : is_one ? std::vector<Node>{*bases} : bases->items) {
-      merge(all, read_chain(base.text, in, of_bases));
-    }
+    if (is_one) merge(all, read_chain(bases->text, in, of_bases));
+    for (const Node& base : bases->items) merge(all, read_chain(base.text, in, of_bases));
   }
   std::erase_if(root.fields, [](const auto& field) { return field.key == "extends"; });
   merge(all, root);

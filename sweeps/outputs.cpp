@@ -465,7 +465,8 @@ std::string files_markdown() {
   text += paragraph_of(
       "Measured runs: a JSON array with an object for each. `moetune estimate --rows` prices them "
       "and compares with what they state, `moetune calibrate --rows` fits rates to them. Keys that "
-      "are not listed are not read, and a null counts as absent. A row that lacks what is required "
+      "are not listed are not read. A null counts as absent, and so does a word such as unknown or "
+      "not stated. A row that lacks what is required "
       "is left out with its reason. A word that is not known is replaced, and the answer says by "
       "what. Numbers are plain numbers here. `moetune knobs --plans` has the knobs.");
   text += "\n";

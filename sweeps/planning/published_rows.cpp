@@ -123,20 +123,22 @@ void read_optimizer(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
   knobs.optimizer_instances = optimizer.size("instances", 1);
 }
 
-void read_graphs(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
+/// False: something is not known.
+bool read_graphs(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
+  bool is_understood = true;
   const auto add = [&](const std::string& name) {
     const auto scope = graph_word(name);
     if (scope) {
       knobs.cuda_graphs.add(*scope);
     } else if (!is_none_word(name) && plain_word(name) != "eager") {
+      is_understood = false;
       assumed.push_back(
           fmt::format("cuda_graphs without {}: the part is not known", row_word_shown(name)));
     }
   };
-  if (!row.has("cuda_graphs")) return;
   if (row.at("cuda_graphs").is_array()) {
     for (const std::string& name : row.texts("cuda_graphs")) add(name);
-    return;
+    return is_understood;
   }
   const std::string text = row.word("cuda_graphs");
   const std::optional<bool> is_on = switch_word(text);
@@ -146,6 +148,7 @@ void read_graphs(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
   } else if (!is_on) {
     add(text);
   }
+  return is_understood;
 }
 
 /// FSDP and how much of it is sharded, where that is stated apart.
@@ -191,25 +194,31 @@ void read_padding(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
   if (!is_on && is_captured && knobs.capacity_factor > 0) knobs.pad_to_capacity = true;
 }
 
-void read_offload(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
-  if (!row.has("activation_offload")) return;
+/// False: something is not known.
+bool read_offload(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
+  if (!row.has("activation_offload")) return true;
   const json& stated = row.at("activation_offload");
-  if (stated.is_string() ? is_none_word(stated.get<std::string>()) : stated == false) return;
+  if (stated.is_string() ? is_none_word(stated.get<std::string>()) : stated == false) {
+    return true;
+  }
   if (!stated.is_array()) {
     assumed.push_back(fmt::format("activation_offload none: {} names no tensors",
                                   stated.is_string() ? row_word_shown(stated.get<std::string>())
                                                      : std::string("what is stated")));
-    return;
+    return false;
   }
+  bool is_understood = true;
   for (const std::string& name : row.texts("activation_offload")) {
     const auto tensor = spec::find_by_name<spec::Offload>(plain_word(name));
     if (tensor) {
       knobs.offload.add(*tensor);
     } else {
+      is_understood = false;
       assumed.push_back(fmt::format("activation_offload without {}: the tensor is not known",
                                     row_word_shown(name)));
     }
   }
+  return is_understood;
 }
 
 /// What is trained beside frozen weights.
@@ -277,17 +286,17 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
   if (!is_dropless) {
     knobs.capacity_factor = static_cast<float>(row.number("capacity_factor").value_or(0));
   }
-  read_offload(row, knobs, assumed);
+  if (!read_offload(row, knobs, assumed)) result.not_understood.insert("activation_offload");
   read_optimizer(row, knobs, assumed);
   read_sharding(row, knobs, assumed);
   apply_release_defaults(row, result);
   if (row.has("recompute")) {
     knobs.recompute = {};
-    read_recompute(row, knobs, assumed);
+    if (!read_recompute(row, knobs, assumed)) result.not_understood.insert("recompute");
   }
   if (row.has("cuda_graphs")) {
     knobs.cuda_graphs = {};
-    read_graphs(row, knobs, assumed);
+    if (!read_graphs(row, knobs, assumed)) result.not_understood.insert("cuda_graphs");
   }
   if (row.has("dispatcher")) {
     const std::string text = row.text("dispatcher");
@@ -295,7 +304,7 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
     const std::string backend = flags.reader().word("moe_flex_dispatcher_backend");
     const auto known = dispatcher_word(text, backend);
     knobs.dispatcher = meant("dispatcher", text, known, spec::Dispatcher::alltoall, assumed);
-    if (!known) ++result.num_unknown;
+    if (!known) result.not_understood.insert("dispatcher");
     if (knobs.dispatcher == spec::Dispatcher::hybridep) {
       const std::string refusal = spec::hybridep_refusal(*result.hardware);
       if (!refusal.empty()) throw base::UsageError(refusal);
@@ -306,6 +315,7 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
   }
   read_other_knobs(row, knobs, assumed);
   read_padding(row, knobs, assumed);
+  result.num_unknown += static_cast<int>(result.not_understood.size());
 }
 
 void read_stages(const RowReader& row, tuner::planner::PlanRun& run) {
@@ -355,7 +365,7 @@ void read_figures(const RowReader& row, PublishedRow& result) {
     result.is_for_memory = result.is_for_memory || what == "memory";
     result.is_for_throughput = result.is_for_throughput || what == "throughput";
   }
-  result.is_suspect = row.has("suspect");
+  result.is_suspect = row.has("suspect") && row.at("suspect") != false;
   result.ran = row.text("status", "ok") == "ok";
 }
 

@@ -35,6 +35,9 @@ struct PublishedRow {
   std::vector<std::string>
       assumed;          ///< what the row leaves open and how it was priced, a line each
   int num_unknown = 0;  ///< unstated knobs that change the figure
+  /// Keys whose words are not known: what was taken for them is no more sure than where they are
+  /// missing.
+  std::set<std::string> not_understood;
   /// What trained is not, or not known to be, built on Megatron-Core, as which it is priced.
   bool is_of_other_engine = false;
   /// The run with the leanest of what is not stated, in several ways: it is impossible only where

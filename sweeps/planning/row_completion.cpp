@@ -115,14 +115,17 @@ std::vector<PlanRun> leaner_runs(const RowReader& row, const PublishedRow& resul
   const PlanRun& own = result.run;
   const RowFlags flags(row);
   const auto is_open = [&](const char* flag) { return !flags.reader().has(flag); };
+  const auto is_key_open = [&](const char* key) {
+    return !row.has(key) || result.not_understood.contains(key);
+  };
   PlanRun lean = own;
   if (!row.has("imbalance")) lean.load = 1;
   lean_optimizer(row, is_optimizer_assumed, lean.knobs);
   if (!states_loss(row)) lean.knobs.cross_entropy = spec::CrossEntropy::chunked;
-  if (!row.has("cuda_graphs")) lean.knobs.cuda_graphs = {};
+  if (is_key_open("cuda_graphs")) lean.knobs.cuda_graphs = {};
   // Releases exclude the overlap beside full recomputation, and published runs have both.
   PlanRun known = own;
-  if (!row.has("recompute") && own.knobs.overlap_moe_expert_parallel_comm) {
+  if (is_key_open("recompute") && own.knobs.overlap_moe_expert_parallel_comm) {
     if (is_open("overlap_moe_expert_parallel_comm")) {
       lean.knobs.overlap_moe_expert_parallel_comm = lean.knobs.delay_wgrad_compute = false;
     } else {
@@ -146,13 +149,13 @@ std::vector<PlanRun> leaner_runs(const RowReader& row, const PublishedRow& resul
   // Full recomputation has a whole layer at once; all modules without it have less of one.
   const std::vector<PlanRun> before = runs;
   for (const PlanRun& other : before) {
-    if (row.has("recompute")) break;
+    if (!is_key_open("recompute")) break;
     runs.emplace_back(other).knobs.recompute = {PlanRecompute::full};
     PlanRun& modules = runs.emplace_back(other);
     modules.knobs.recompute = {};
     add_all(modules, known, &PlanKnobs::recompute, {PlanRecompute::full});
   }
-  or_with(!row.has("activation_offload"),
+  or_with(is_key_open("activation_offload"),
           [&](PlanRun& run) { add_all(run, known, &PlanKnobs::offload); });
   // What excludes each other nobody ran. Of other engines the rules say nothing.
   if (!result.is_of_other_engine) {

@@ -2,15 +2,27 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
 
 #include "kernels/base/error.h"
+#include "sweeps/planning/row_words.h"
 
 namespace moetune::sweeps {
 
 using nlohmann::json;
 
 namespace {
+
+/// Whether it is a way to write that nothing is stated. A list is a statement, also without
+/// members, but for one within an object of which nothing else is one.
+bool says_nothing(const json& value) {
+  if (value.is_null()) return true;
+  if (value.is_string()) return is_unknown_word(value.get_ref<const std::string&>());
+  return value.is_object() && std::ranges::all_of(value, [](const json& part) {
+           return says_nothing(part) || (part.is_array() && part.empty());
+         });
+}
 
 [[noreturn]] void fail_in_row(const char* key, const std::string& expected) {
   throw base::UsageError(fmt::format("'{}' is not {}", key, expected));
@@ -21,7 +33,7 @@ namespace {
 bool RowReader::has(const char* key) const {
   if (asked_ != nullptr) asked_->insert(path_ + key);
   const auto found = row_.find(key);
-  return found != row_.end() && !found->is_null();
+  return found != row_.end() && !says_nothing(*found);
 }
 
 std::string RowReader::text(const char* key, std::string otherwise) const {

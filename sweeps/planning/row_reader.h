@@ -12,7 +12,8 @@
 
 namespace moetune::sweeps {
 
-/// One object. Keys with null count as absent. Keeps references to the object and to `asked`.
+/// One object. Keys with null, with words such as "unknown" and "not stated", and with an object of
+/// nothing else count as absent. Keeps references to the object and to `asked`.
 class RowReader {
  public:
   /// `asked` gets the dotted path of every key that is asked for, behind `path`; null: none is

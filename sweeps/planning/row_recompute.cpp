@@ -30,11 +30,11 @@ class RecomputeReading {
     num_layers_ = parts_.word("num_layers");
   }
 
-  void read() {
+  bool read() {
     const nlohmann::json& stated = row_.at("recompute");
     if (stated.is_array()) {
-      granularity_ = "selective";
       modules_ = row_.words("recompute");
+      granularity_ = modules_.empty() ? "none" : "selective";
     } else if (!stated.is_object()) {
       granularity_ = row_.word("recompute");
       if (stated.is_string()) take_modules_of_text();
@@ -44,6 +44,7 @@ class RecomputeReading {
     }
     if (granularity_.empty()) take_granularity_of_modules();
     by_granularity();
+    return is_understood_;
   }
 
  private:
@@ -76,6 +77,12 @@ class RecomputeReading {
     } else if (word == "selective") {
       selected_modules();
     } else if (!is_none_word(word) && !is_on) {
+      is_understood_ = false;
+      if (!modules_.empty()) {
+        tell(fmt::format("recompute selective: {} is not known, modules are stated",
+                         row_word_shown(granularity_)));
+        return selected_modules();
+      }
       tell(fmt::format("recompute none: {} is not known", row_word_shown(granularity_)));
     } else if (!modules_.empty()) {
       tell("recompute none: modules count with granularity selective alone");
@@ -126,6 +133,7 @@ class RecomputeReading {
       if (module) {
         recompute_.add(*module);
       } else {
+        is_understood_ = false;
         tell(fmt::format("recompute without {}: the module is not known", row_word_shown(name)));
       }
     }
@@ -140,13 +148,14 @@ class RecomputeReading {
   std::vector<std::string> modules_;
   std::string method_;
   std::string num_layers_;
+  bool is_understood_ = true;
 };
 
 }  // namespace
 
-void read_recompute(const RowReader& row, spec::PlanKnobs& knobs,
+bool read_recompute(const RowReader& row, spec::PlanKnobs& knobs,
                     std::vector<std::string>& assumed) {
-  RecomputeReading(row, knobs, assumed).read();
+  return RecomputeReading(row, knobs, assumed).read();
 }
 
 }  // namespace moetune::sweeps

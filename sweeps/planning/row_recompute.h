@@ -10,8 +10,9 @@
 namespace moetune::sweeps {
 
 /// Reads the key recompute into the knobs that speak of it, which are as nobody set them. `assumed`
-/// gets a line for whatever is not what the row says to the letter.
-void read_recompute(const RowReader& row, spec::PlanKnobs& knobs,
+/// gets a line for whatever is not what the row says to the letter. False: something is not known,
+/// so that more may be recomputed than was read.
+bool read_recompute(const RowReader& row, spec::PlanKnobs& knobs,
                     std::vector<std::string>& assumed);
 
 }  // namespace moetune::sweeps

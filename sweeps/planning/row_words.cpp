@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <vector>
 
 #include "engine/spec/joined_words.h"
@@ -38,7 +39,8 @@ constexpr Spelling<spec::TrainingTask> kTasks[] = {
     {"peft", spec::TrainingTask::lora}};
 constexpr Spelling<const char*> kRoutings[] = {{"", "unknown"},
                                                {"unknown", "unknown"},
-                                               {"not_stated", "unknown"},
+                                               {"force_balanced", "forced_balance"},
+                                               {"forced_balanced", "forced_balance"},
                                                {"natural", "natural"},
                                                {"forced_balance", "forced_balance"},
                                                {"force_balance", "forced_balance"},
@@ -211,6 +213,13 @@ bool is_none_word(std::string_view text) {
   return word.empty() || word == "none" || word == "no" || word == "off" || word == "false";
 }
 
+bool is_unknown_word(std::string_view text) {
+  constexpr std::string_view kUnknown[] = {
+      "",         "unknown",     "unclear",   "not_stated", "not_specified",
+      "unstated", "unspecified", "not_known", "n/a"};
+  return std::ranges::find(kUnknown, plain_word(text)) != std::end(kUnknown);
+}
+
 std::optional<bool> switch_word(std::string_view text) {
   const std::string word = plain_word(text);
   if (word == "true" || word == "yes" || word == "on" || word == "1") return true;
@@ -331,8 +340,7 @@ std::optional<ShardingWord> fsdp_sharding_word(std::string_view text, spec::Fsdp
 std::optional<int> stage_word(std::string_view text, int64_t ranks_per_stage, int pp) {
   const std::string word = plain_word(text);
   const auto names = [&](std::string_view part) { return word.find(part) != std::string::npos; };
-  if (is_none_word(word) || word == "not_stated" || word == "unknown" || names("max") ||
-      names("worst")) {
+  if (is_none_word(word) || is_unknown_word(word) || names("max") || names("worst")) {
     return kWorstStage;
   }
   if (names("last")) return pp - 1;

@@ -18,6 +18,8 @@ std::string plain_word(std::string_view text);
 std::string row_word_shown(std::string_view text);
 /// Whether it says that there is none: empty, none, no, off, false.
 bool is_none_word(std::string_view text);
+/// Whether it says that nothing is known: empty, unknown, not stated, unspecified, n/a.
+bool is_unknown_word(std::string_view text);
 /// A switch as people write it: true, yes, on, 1, or false, no, off, 0.
 std::optional<bool> switch_word(std::string_view text);
 

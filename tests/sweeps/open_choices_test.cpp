@@ -195,6 +195,44 @@ BOOST_AUTO_TEST_CASE(words_of_accounting) {
   BOOST_TEST(tells(read(row), "FLOPs are counted as Megatron counts them"));
 }
 
+// Nobody means a word for what is not known as a choice.
+BOOST_AUTO_TEST_CASE(a_word_for_nothing_known_is_as_no_key) {
+  for (const char* key : {"precision", "recompute", "fsdp", "dispatcher", "cuda_graphs",
+                          "activation_offload", "sequence_parallel", "memory_rank"}) {
+    json row = staged_row();
+    row.erase(key);
+    const PublishedRow absent = read(row);
+    for (const char* word : {"unknown", "Not stated", "n/a", ""}) {
+      row[key] = word;
+      const PublishedRow result = read(row);
+      BOOST_TEST_REQUIRE(result.reason.empty(), result.reason);
+      BOOST_TEST((result.run.knobs == absent.run.knobs), key << ' ' << word);
+      BOOST_TEST(json(result.assumed) == json(absent.assumed), key << ' ' << word);
+    }
+  }
+  json row = staged_row();
+  row["recompute"] = {{"granularity", nullptr}, {"modules", json::array()}};
+  BOOST_TEST(read(row).leaner.size() > 1U);
+  row["recompute"] = {{"granularity", "none"}, {"modules", json::array()}};
+  const size_t num_stated = read(row).leaner.size();
+  row["recompute"] = "3 of 24 layers";
+  BOOST_TEST(read(row).leaner.size() > num_stated);
+}
+
+// What is not understood is no more sure than what is not said.
+BOOST_AUTO_TEST_CASE(a_word_that_is_not_known_leaves_its_choice_open) {
+  for (const char* key : {"recompute", "cuda_graphs", "activation_offload"}) {
+    json row = long_row();
+    row[key] = "none";
+    const PublishedRow stated = read(row);
+    row[key] = "somehow";
+    const PublishedRow odd = read(row);
+    BOOST_TEST_REQUIRE(odd.reason.empty(), odd.reason);
+    BOOST_TEST(odd.not_understood.contains(key), key);
+    BOOST_TEST(odd.num_unknown == stated.num_unknown + 1, key);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace moetune::sweeps

@@ -296,6 +296,22 @@ bool end_arguments(std::string_view, size_t, LogCollector& log) {
   log.end_config();
   return true;
 }
+/// "Exception ignored in: <function ...>", as the process ends most often, "--- Logging error ---".
+bool read_ignored(std::string_view, size_t, LogCollector& log) {
+  log.expect_traceback(TracebackOf::nothing);
+  return false;
+}
+/// "Exception in thread Thread-1:", "Task exception was never retrieved".
+bool read_of_thread(std::string_view, size_t, LogCollector& log) {
+  log.expect_traceback(TracebackOf::thread);
+  return false;
+}
+/// "During handling of the above exception, another exception occurred:", "The above exception was
+/// the direct cause of the following exception:".
+bool read_chain(std::string_view, size_t, LogCollector& log) {
+  log.expect_more_traceback();
+  return false;
+}
 bool begin_python_trace(std::string_view, size_t, LogCollector& log) {
   log.begin_traceback();
   return false;  // nothing of a run yet
@@ -664,6 +680,12 @@ constexpr LineForm kLineForms[] = {
     {"command", "torchrun ", kAnybody, 0, read_command_line},
     {"command", "torch.distributed.", kAnybody, 0, read_command_line},
     {"command", "+ python", kAnybody, 0, read_command_line},
+    {"ignored", "Exception ignored ", kAnybody, 0, read_ignored},
+    {"ignored", "--- Logging error ---", kAnybody, 0, read_ignored},
+    {"ignored", "Error in atexit._run_exitfuncs:", kAnybody, 0, read_ignored},
+    {"thread", "Exception in thread ", kAnybody, 0, read_of_thread},
+    {"thread", "Task exception was never retrieved", kAnybody, 0, read_of_thread},
+    {"chain", "he above exception", kAnybody, 0, read_chain},
     {"traceback", "Traceback (most recent call last):", kAnybody, 0, begin_python_trace},
 };
 

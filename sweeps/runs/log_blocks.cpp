@@ -246,21 +246,17 @@ bool LogCollector::take_traceback(Block& block) {
   }
   const size_t indent = text_.find_first_not_of(' ');
   const bool is_outside = indent <= block.indent;
-  if (!block.where.empty() && is_exception_line(said, is_outside)) {
-    is_exception_ = true;
+  const bool is_exception = block.where.empty() ? is_outside && is_told_exception(said)
+                                                : is_exception_line(said, is_outside);
+  if (is_exception) {
+    is_exception_ = block.of != TracebackOf::nothing;
+    is_of_thread_ = block.of == TracebackOf::thread;
     exception_where_ = block.where;
-    exception_source_ = block.source;
+    exception_source_ = block.where.empty() ? "" : block.source;
     exception_rank_ = block.box_rank;
+    if (block.of == TracebackOf::nothing && block.where.empty()) heads_.erase(origin_.key());
     close_block(&block);
-    return false;
-  }
-  if (block.where.empty() && is_outside && is_told_exception(said)) {
-    is_exception_ = true;
-    exception_where_.clear();
-    exception_source_.clear();
-    exception_rank_ = block.box_rank;
-    close_block(&block);
-    return false;
+    return !is_exception_;
   }
   if (is_outside) {  // of somebody else, or an exception with an unusual name
     if (block.behind.empty()) block.behind = log_text::printable(said, 200);
@@ -272,7 +268,8 @@ bool LogCollector::take_traceback(Block& block) {
 
 void LogCollector::add_open_tracebacks() {
   for (const auto& [key, block] : blocks_) {
-    const bool is_last_word = block.kind == Block::Kind::traceback && !block.where.empty() &&
+    const bool is_last_word = block.kind == Block::Kind::traceback &&
+                              block.of != TracebackOf::nothing && !block.where.empty() &&
                               block.num_attempts == log_.num_attempts &&
                               block.num_advances == now().steps.num_advances();
     if (!is_last_word) continue;

@@ -35,6 +35,7 @@ void LogCollector::begin_line(const LogLine& line, const LineOrigin& origin,
   text_ = text;
   is_exception_ = false;
   is_unsure_ = false;
+  is_of_thread_ = false;
   has_failure_ = false;
   is_time_known_ = false;
   ++log_.num_lines;
@@ -242,13 +243,46 @@ void LogCollector::end_config() {
   }
 }
 
-void LogCollector::begin_traceback() {
-  if (blocks_.size() >= kMostBlocks) return;
+LogCollector::Block& LogCollector::new_traceback(TracebackOf of) {
   Block& block = blocks_[origin_.key()];
   block = {};
   block.kind = Block::Kind::traceback;
+  block.of = of;
   block.indent = std::min(text_.find_first_not_of(' '), text_.size());
   block.writer = rank();
+  return block;
+}
+
+void LogCollector::expect_traceback(TracebackOf of) {
+  if (blocks_.size() >= kMostBlocks || heads_.size() >= kMostBlocks) return;
+  // Several ranks may write side by side.
+  TracebackHead& head = heads_[origin_.key()];
+  head = {of, line_.number, head.of == of ? head.num_open + 1 : 1};
+  // The exception may come without a traceback, as of C.
+  if (of == TracebackOf::nothing && !blocks_.contains(origin_.key())) new_traceback(of);
+}
+
+void LogCollector::expect_more_traceback() {
+  const auto head = heads_.find(origin_.key());
+  if (head != heads_.end() && head->second.num_open == 0) {
+    head->second = {head->second.of, line_.number, 1};
+  }
+}
+
+void LogCollector::begin_traceback() {
+  constexpr int64_t kFarthest = 32;  // others may write in between
+  if (blocks_.size() >= kMostBlocks) return;
+  TracebackOf of = TracebackOf::program;
+  if (const auto head = heads_.find(origin_.key()); head != heads_.end()) {
+    const bool is_next = head->second.num_open > 0 && line_.number - head->second.line <= kFarthest;
+    if (is_next) {
+      of = head->second.of;
+      --head->second.num_open;
+    } else {
+      heads_.erase(head);
+    }
+  }
+  Block& block = new_traceback(of);
   // "  traceback : Traceback (most recent call last):"
   if (log_text::bare(text_).starts_with("traceback : ")) block.box_rank = box_rank;
 }
@@ -265,7 +299,7 @@ bool LogCollector::take_by_block(size_t length) {
 
 void LogCollector::end_line() {
   if (has_failure_) return;
-  is_unsure_ = is_exception_ ? exception_where_.empty() : is_bare_exception();
+  is_unsure_ = is_exception_ ? exception_where_.empty() || is_of_thread_ : is_bare_exception();
   if (!is_exception_ && !is_unsure_) return;
   // What others wrote behind it is not of the exception.
   origin_ = line_origin_;

@@ -16,6 +16,13 @@
 
 namespace moetune::sweeps {
 
+/// Whose exception a traceback is of.
+enum class TracebackOf : uint8_t {
+  program,
+  thread,   ///< one that ends alone: the program may go on
+  nothing,  ///< nothing that ends: Python says that it ignores the exception, and goes on
+};
+
 class LogCollector {
  public:
   /// `path_rank`: the rank that the file's path states; -1: none.
@@ -71,6 +78,10 @@ class LogCollector {
 
   void begin_config(EchoedConfig::Form form);
   void end_config();
+  /// Reports what stands in front of the next traceback of the line's writer.
+  void expect_traceback(TracebackOf of);
+  /// Reports that the next traceback of the line's writer belongs to the one before.
+  void expect_more_traceback();
   void begin_traceback();
 
   // State while torchrun's box of failures is read.
@@ -96,6 +107,7 @@ class LogCollector {
     bool is_in_text = false;
     // Tracebacks.
     size_t indent = 0;
+    TracebackOf of = TracebackOf::program;
     int box_rank = -1;   ///< of the entry of torchrun's box that it is in
     int writer = -1;     ///< rank of its lines
     std::string where;   ///< file and line of the last frame
@@ -106,7 +118,16 @@ class LogCollector {
     int64_t num_advances = 0;
   };
 
+  /// What stands in front of a traceback.
+  struct TracebackHead {
+    TracebackOf of = TracebackOf::program;
+    int64_t line = 0;
+    int num_open = 0;  ///< tracebacks that have not begun yet
+  };
+
   Block* open_block();
+  /// One for a traceback by the line's writer.
+  Block& new_traceback(TracebackOf of);
   void close_block(const Block* block);
   bool take_config(Block& block);
   bool take_traceback(Block& block);
@@ -125,11 +146,13 @@ class LogCollector {
   std::string_view text_;
   bool is_exception_ = false;
   bool is_unsure_ = false;
-  bool has_failure_ = false;  ///< the line matched a failure form
+  bool is_of_thread_ = false;  ///< the exception is
+  bool has_failure_ = false;   ///< the line matched a failure form
   std::string exception_where_;
   std::string exception_source_;
-  int exception_rank_ = -1;          ///< where torchrun's box names it
-  std::map<int64_t, Block> blocks_;  ///< by LineOrigin::key
+  int exception_rank_ = -1;                 ///< where torchrun's box names it
+  std::map<int64_t, Block> blocks_;         ///< by LineOrigin::key
+  std::map<int64_t, TracebackHead> heads_;  ///< by the same
   std::set<std::pair<std::string, int64_t>> banners_;
   std::map<int64_t, int64_t> step_of_writer_;
   std::optional<std::pair<int64_t, int64_t>> last_torn_;  ///< line and step of the last such line

@@ -164,9 +164,18 @@ bool read_store_timeout(const FailureForm& form, std::string_view text, size_t a
   return true;
 }
 
+/// The level of a line of PyTorch's logger: 'W' of "[W304 05:06:07.089 TCPStore.cpp:125] ...". 0:
+/// of another one.
+char torch_level(std::string_view text) {
+  if (text.size() < 3 || text[0] != '[') return 0;
+  const bool is_level = text[2] == ' ' || std::isdigit(static_cast<unsigned char>(text[2])) != 0;
+  return is_level ? text[1] : '\0';
+}
+
 /// "last enqueued NCCL work: 80, last completed NCCL work: 76", in newer ones without NCCL. -1 is
-/// nothing: the watchdog has nothing to wait for.
+/// nothing: the watchdog has nothing to wait for. Where all is well it may say so now and then.
 bool read_work_queue(const FailureForm&, std::string_view text, size_t at, LogCollector& log) {
+  if (torch_level(text) == 'I') return false;
   const std::string_view rest = text.substr(at);
   const auto enqueued = integer_behind(rest, "work: ");
   if (!enqueued) return false;
@@ -270,10 +279,13 @@ bool read_revoked(const FailureForm& form, std::string_view text, size_t at, Log
 }
 
 /// A connection that is gone. "[W304 05:06:07.089 TCPStore.cpp:125] [c10d] recvValue failed" is a
-/// warning that the first rank's store is not there any more, as after a good end.
-bool read_lost_peer(const FailureForm& form, std::string_view text, size_t, LogCollector& log) {
-  const bool is_warning = text.starts_with("[W") && text.find("TCPStore") != std::string_view::npos;
-  if (is_warning) return false;
+/// warning that the first rank's store is not there any more, as after a good end. Libraries that
+/// talk to a web server quote what Python told them, "ConnectionResetError(104, 'Connection reset
+/// by peer')", and most often try again.
+bool read_lost_peer(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
+  const bool is_warning =
+      torch_level(text) == 'W' && text.find("TCPStore") != std::string_view::npos;
+  if (is_warning || text.substr(0, at).ends_with('\'')) return false;
   log.add_failure(form, -1, text);
   return true;
 }
@@ -470,6 +482,8 @@ constexpr FailureForm kFailureForms[] = {
      kInTraceback, read_without_detail},
     {"interrupted", "SignalException: Process", kInterrupted, Blame::ending,
      "the launcher was asked to end"},
+    {"interrupted", " death signal, shutting down workers", kInterrupted, Blame::ending,
+     "the launcher was asked to end"},
     // Numbers.
     {"nan", "Unexpected result nan", kWrong, Blame::numbers, "NaN", false, read_bad_number},
     {"nan", "Unexpected result inf", kWrong, Blame::numbers, "infinity", false, read_bad_number},
@@ -509,8 +523,8 @@ constexpr FailureForm kFailureForms[] = {
      "another rank did not answer", false, read_store_timeout, kOfAnother},
     {"rendezvous", "The client socket has timed out after ", kHung, Blame::waiting,
      "the first rank could not be reached", false, nullptr, kOfAnother},
-    {"rendezvous", "waiting for clients", kHung, Blame::waiting, "not all ranks came together",
-     false, nullptr, kOfAnother},
+    {"rendezvous", " seconds waiting for clients", kHung, Blame::waiting,
+     "not all ranks came together", false, nullptr, kOfAnother},
     // A peer is gone, or somebody ended it.
     {"slurm-cancelled", " CANCELLED AT ", kInterrupted, Blame::ending, "cancelled", false,
      read_plain_cancel},

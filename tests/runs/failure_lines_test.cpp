@@ -104,6 +104,9 @@ const Line kLines[] = {
      ForeignStatus::interrupted},
     {"torch.distributed.elastic.multiprocessing.api.SignalException: Process 1 got signal: 15",
      "interrupted", ForeignStatus::interrupted},
+    {"W0304 05:06:10.089000 4242 torch/distributed/elastic/agent/server/api.py:723] Received 15 "
+     "death signal, shutting down workers",
+     "interrupted", ForeignStatus::interrupted},
     {"RuntimeError: Rank 1, node n, device 1, iteration 9: Unexpected result nan (message='x')",
      "nan", ForeignStatus::wrong},
     {"RuntimeError: Rank 1, node n, device 1, iteration 9: Unexpected result inf (message='x')",
@@ -315,16 +318,29 @@ BOOST_AUTO_TEST_CASE(every_row_of_failures_has_its_line) {
 // The same words where nothing has failed.
 BOOST_AUTO_TEST_CASE(words_that_are_no_failures) {
   for (const std::string text :
-       {"if 'out of memory' in str(e):", "WARNING: option 2 'out of memory'",
-        "WARNING: MemoryError may come", "torch.OutOfMemoryError is caught",
+       {"if 'out of memory' in str(e):",
+        "WARNING: option 2 'out of memory'",
+        "WARNING: MemoryError may come",
+        "torch.OutOfMemoryError is caught",
         "slurmstepd: error: Exceeded job memory limit at some point.",
-        "Job 1 exceeded memory limit (67108864 > 65536000)", "server: Killed the cache",
-        "step 3: Killed  branches: 5", "Child process with PID 42 terminated with code 0.",
-        "NCCL WARN Cuda failure 1 'invalid argument'", "kernel launch failed: will retry",
-        "HTTP error: Socket Timeout", "s3: Error: Socket Timeout, will retry",
-        "the certificate has been revoked", "    \"OOMKilled\": false,", "OOMKilled=False",
+        "Job 1 exceeded memory limit (67108864 > 65536000)",
+        "server: Killed the cache",
+        "step 3: Killed  branches: 5",
+        "Child process with PID 42 terminated with code 0.",
+        "NCCL WARN Cuda failure 1 'invalid argument'",
+        "kernel launch failed: will retry",
+        "HTTP error: Socket Timeout",
+        "s3: Error: Socket Timeout, will retry",
+        "the certificate has been revoked",
+        "    \"OOMKilled\": false,",
+        "OOMKilled=False",
         "job.sh: line 12:  4242 Killed                  nvidia-smi dmon > gpu.log",
-        "command terminated with exit code 0", "process 1 terminated with signal SIGUSR1"}) {
+        "WARNING: Retrying (Retry(total=4)) after connection broken by 'ProtocolError('Connection "
+        "aborted.', ConnectionResetError(104, 'Connection reset by peer'))': /api/1/envelope/",
+        "retry: [Errno 32] BrokenPipeError(32, 'Broken pipe')",
+        "server started, waiting for clients",
+        "command terminated with exit code 0",
+        "process 1 terminated with signal SIGUSR1"}) {
     const RunFacts facts = facts_of(megatron_steps(1, 3) + text + "\n");
     BOOST_TEST(!facts.root.has_value(), text << ": " << facts.reason);
   }
@@ -353,6 +369,63 @@ BOOST_AUTO_TEST_CASE(a_warning_that_the_store_is_gone_is_no_failure) {
     BOOST_REQUIRE(facts_of(steps + warning + error).root.has_value());
     BOOST_TEST(facts_of(steps + warning + error).root->kind == "peer-gone");
   }
+}
+
+// PyTorch tells now and then how far a group is, if asked to: one may never have been used.
+BOOST_AUTO_TEST_CASE(a_report_of_a_watchdog_is_no_hang) {
+  const auto line = [](char level) {
+    return std::string("[rank0]:[") + level +
+           "304 05:06:07.089 ProcessGroupNCCL.cpp:2210] [PG ID 3 PG GUID 5(EXPERT) Rank 0] NCCL "
+           "Work "
+           "update periodically: last enqueued NCCL work: -1, last completed NCCL work: -1\n";
+  };
+  BOOST_TEST(!facts_of(megatron_steps(1, 3) + line('I')).root.has_value());
+  BOOST_REQUIRE(facts_of(megatron_steps(1, 3) + line('E')).root.has_value());
+  BOOST_TEST(facts_of(megatron_steps(1, 3) + line('E')).root->kind == "nccl-idle");
+}
+
+// The process goes on, or ends as it would have without them.
+BOOST_AUTO_TEST_CASE(exceptions_that_python_ignores_are_no_failures) {
+  const std::string steps = megatron_steps(1, 3);
+  const std::string error = "AssertionError: can only test a child process";
+  const std::string chain =
+      "\nDuring handling of the above exception, another exception occurred:\n\n";
+  for (const std::string head :
+       {"Exception ignored in: <function _MultiProcessingDataLoaderIter.__del__ at 0x7f>\n",
+        "Exception ignored in atexit callback: <function finish at 0x7f>\n",
+        "--- Logging error ---\n", "Error in atexit._run_exitfuncs:\n"}) {
+    const std::string ignored = head + traceback("", error);
+    for (const std::string& text :
+         {ignored, ignored + chain + traceback("", "ValueError: too"), head + error + "\n",
+          "[rank3]: " + head + traceback("[rank3]: ", error), head + head + traceback("", error)}) {
+      const RunFacts facts = facts_of(steps + text);
+      BOOST_TEST(!facts.root.has_value(), text << facts.reason);
+    }
+    // The next one is not, nor is that of another rank.
+    for (const std::string& text :
+         {ignored + traceback("", "ValueError: broken"),
+          head + error + "\n" + traceback("", "ValueError: broken"),
+          "[rank3]: " + head + traceback("[rank5]: ", "ValueError: broken")}) {
+      const RunFacts facts = facts_of(steps + text);
+      BOOST_REQUIRE_MESSAGE(facts.root.has_value(), text);
+      BOOST_TEST(facts.reason.find("ValueError: broken") != std::string::npos, facts.reason);
+    }
+  }
+}
+
+// A thread ends alone. Whether the run has failed with it is told by the rest.
+BOOST_AUTO_TEST_CASE(exceptions_of_threads_are_unsure) {
+  for (const std::string head :
+       {"Exception in thread NetStatThr:\n",
+        "ERROR:asyncio:Task exception was never retrieved\nfuture: <Task finished name='a'>\n"}) {
+    const std::string thread = head + traceback("", "ValueError: closed file");
+    BOOST_TEST((facts_of(megatron_steps(1, 3) + thread).status == ForeignStatus::failed));
+    BOOST_TEST((facts_of(megatron_steps(98, 100) + thread).status == ForeignStatus::ok));
+    const RunFacts both = facts_of(megatron_steps(1, 3) + thread + "[rank1]: " + kOom);
+    BOOST_TEST(both.root->kind == "cuda-oom");
+  }
+  BOOST_TEST((facts_of(megatron_steps(98, 100) + traceback("", "ValueError: closed file")).status ==
+              ForeignStatus::failed));
 }
 
 // salloc says the same of an allocation that it has given back itself.

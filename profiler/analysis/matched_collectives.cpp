@@ -7,6 +7,7 @@
 #include <deque>
 #include <iterator>
 #include <map>
+#include <numeric>
 #include <set>
 #include <string>
 #include <string_view>
@@ -152,6 +153,17 @@ std::vector<std::optional<int64_t>> offsets_of(size_t num_traces, ClockShifts sh
   return offsets;
 }
 
+/// By trace, the same number for those between which there is a chain of common collectives.
+std::vector<size_t> chains_of(size_t num_traces, const ClockShifts& shifts) {
+  std::vector<size_t> chains(num_traces);
+  std::iota(chains.begin(), chains.end(), size_t{0});
+  for (const auto& [pair, ahead] : shifts) {
+    const size_t joined = chains[pair.second];
+    if (joined != chains[pair.first]) std::ranges::replace(chains, joined, chains[pair.first]);
+  }
+  return chains;
+}
+
 void find_last(std::span<const ImportedTrace> traces, MatchedCollective& one) {
   const auto duration = [&](const CollectivePart& part) {
     return traces[part.trace].ops[part.op].duration_ns();
@@ -171,11 +183,13 @@ struct MatchedSeries {
   int64_t num_ops = 0;
 };
 
-/// Whether a collective of that kind goes from one member to the others, or the other way: who
-/// sends need not wait for who receives, and ends before.
-bool is_one_sided(std::string_view kind) {
+/// Whether a collective of that kind need not end together: it goes from one member to the others,
+/// or the other way, where who sends does not wait for who receives; or each gets a part of its
+/// own, and who gets the most ends last.
+bool may_end_apart(std::string_view kind) {
   constexpr std::array<std::string_view, 4> kKinds = {"reduce", "_reduce_oop", "gather", "scatter"};
-  constexpr std::array<std::string_view, 3> kParts = {"broadcast", "Broadcast", "Kernel_Reduce_"};
+  constexpr std::array<std::string_view, 5> kParts = {"broadcast", "Broadcast", "Kernel_Reduce_",
+                                                      "all_to_all", "alltoall"};
   const auto is_in_kind = [&](std::string_view part) { return kind.find(part) != kind.npos; };
   return std::ranges::find(kKinds, kind) != kKinds.end() || std::ranges::any_of(kParts, is_in_kind);
 }
@@ -185,7 +199,7 @@ bool is_one_sided(std::string_view kind) {
 bool is_in_common(const SeriesKey& key, size_t num_instances) {
   constexpr size_t kFewest = 8;
   const std::string& members = std::get<1>(key);
-  return num_instances >= kFewest && !members.empty() && !is_one_sided(std::get<2>(key)) &&
+  return num_instances >= kFewest && !members.empty() && !may_end_apart(std::get<2>(key)) &&
          members.find("...") == std::string::npos;  // cut short
 }
 
@@ -313,8 +327,10 @@ CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces) {
   std::ranges::move(messages.others, std::back_inserter(matching.matched));
   matching.messages = std::move(messages.of_stages);
   for (const auto& [pair, ahead_ns] : messages.shifts) all_shifts.try_emplace(pair, ahead_ns);
+  const std::vector<size_t> chains = chains_of(traces.size(), all_shifts);
   for (const std::pair<size_t, size_t>& pair : series.apart) {
-    if (!all_shifts.contains(pair)) matching.apart.emplace_back(pair.first, pair.second);
+    const bool is_joined = chains[pair.first] == chains[pair.second];
+    if (!is_joined) matching.apart.emplace_back(pair.first, pair.second);
   }
   for (MatchedCollective& one : matching.messages) find_last(traces, one);
   int64_t num_matched = 0;

@@ -40,8 +40,8 @@ struct CollectiveMatching {
   int64_t residual_ns = 0;
   /// Which trace that is, where no other one has half of it: all are far from one that is off.
   std::optional<size_t> residual_trace;
-  /// Two traces each that have as many collectives of one group, which do not end together, and
-  /// none that does: they are of two runs, or lack records.
+  /// Two traces each that have as many collectives of one group, which do not end together, and no
+  /// chain of such as do between them: they are of two runs, or lack records.
   std::vector<std::pair<uint32_t, uint32_t>> apart;
   /// By trace: added to its times, puts them on the clock of the first matched trace. Empty where
   /// no chain of common collectives leads there.

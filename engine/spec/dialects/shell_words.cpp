@@ -208,12 +208,18 @@ void ShellWords::expand(std::string& word, ShellValues& done, bool& is_word) {
     if (!is_first && is_word) done.push_back(std::exchange(word, ""));
     is_first = false;
     is_word = is_word || expansion.is_split;  // "" counts, too
-    int open = 0;  // parentheses of a command that the variable was set to
+    int open = 0;              // parentheses of a command that the variable was set to
+    bool is_in_ticks = false;  // the same in "`"
     for (size_t i = 0; i < value.size(); ++i) {
       const char c = value[i];
       if (c == '(' && (open > 0 || (i > 0 && value[i - 1] == '$'))) ++open;
       if (c == ')' && open > 0) --open;
-      const bool is_between = is_shell_blank(c) && open == 0 && !is_test_ && !expansion.is_split;
+      if (c == '`' && (is_in_ticks || value.find('`', i + 1) != std::string::npos)) {
+        is_in_ticks = !is_in_ticks;
+      }
+      const bool is_in_command = open > 0 || is_in_ticks;
+      const bool is_between =
+          is_shell_blank(c) && !is_in_command && !is_test_ && !expansion.is_split;
       if (!is_between) word += c;
       if (is_between && is_word) done.push_back(std::exchange(word, ""));
       is_word = !is_between;

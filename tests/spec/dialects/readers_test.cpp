@@ -196,6 +196,8 @@ const std::vector<Text> kShell = {
      "run|3|b|c / run|no"},
     {"D=$(ls -a x); for i in $D; do [[ $i == a ]] || run \"$i\"; done", "run|$(ls -a x)"},
     {"O=\"--x $(date +%F %T) --y\"; run $O", "run|--x|$(date +%F %T)|--y"},
+    {"O=\"--x `expr 2 + 2` --y\"; run $O", "run|--x|`expr 2 + 2`|--y"},
+    {"O='--x ` --y'; run $O", "run|--x|`|--y"},
     {"eval \"run $X\" a", "run|$X|a"},
     {"IFS=$'\\n\\''; run $'a' b", "run|a|b"},
 };

@@ -181,7 +181,7 @@ void read_ranks(const ShellCommand& training, std::string_view text, Reading& in
   if (!in.has_default_ranks && text.find('$') != std::string_view::npos) {
     // "${SLURM_NNODES:-1}" is what it starts where nobody says otherwise.
     ShellView view = view_of(text, in);
-    view.sets_all = true;
+    view.all_set_outside = true;
     const ShellScript script = script_of(text, in.source, view, in.dialect);
     const ShellCommand* same = training_of(script.commands, in.dialect);
     const Ranks fixed = same == nullptr ? Ranks{} : ranks_of(*same, in.dialect);

@@ -12,7 +12,7 @@ ShellScript read_script(std::string_view text, const std::string& source, const 
   check_text(text, source);
   ShellBudget budget;
   ShellVariables variables;
-  if (!view.sets_all) {
+  if (!view.all_set_outside) {
     for (const auto& [name, value] : view.variables) variables[name] = {value};
   }
   return ScriptReader(text, source, view, budget, 0).read(std::move(variables));

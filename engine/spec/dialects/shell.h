@@ -21,9 +21,9 @@ struct ShellView {
   std::vector<std::string> arguments{};  ///< of the script
   /// What is set before it runs, such as by Slurm.
   std::map<std::string, std::string, std::less<>> variables{};
-  /// Variables that it does not set have values that nobody knows, in the place of none.
-  bool sets_all = false;
-  /// Of branches that only a run can choose between the first is taken, in the place of the last.
+  /// Variables that it does not set have values that nobody knows. Else they have none.
+  bool all_set_outside = false;
+  /// Of branches that only a run can choose between the first is taken. Else the last is.
   bool takes_first = false;
 };
 

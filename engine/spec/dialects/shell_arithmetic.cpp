@@ -11,7 +11,7 @@
 namespace moetune::spec::dialects {
 namespace {
 
-constexpr int kDeepestSum = 32;
+constexpr int kDeepestExpression = 32;
 
 struct ArithmeticOperator {
   std::string_view text;
@@ -88,7 +88,7 @@ class Arithmetic {
 
   std::optional<int64_t> atom(int depth) {
     skip_blanks();
-    if (at_ == text_.size() || depth == kDeepestSum) return std::nullopt;
+    if (at_ == text_.size() || depth == kDeepestExpression) return std::nullopt;
     const char c = text_[at_];
     if (c == '(') {
       ++at_;

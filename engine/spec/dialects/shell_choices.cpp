@@ -10,6 +10,7 @@
 namespace moetune::spec::dialects {
 namespace {
 
+// Beyond these nothing is read any more: a function may call itself, a loop may be endless.
 constexpr int kDeepestCall = 8;
 constexpr size_t kMostRounds = 64;
 
@@ -39,14 +40,10 @@ bool has_launch(const std::vector<ShellCommand>& commands) {
 bool ScriptReader::Part::is_viable() const { return stop != Stop::script || has_launch(commands); }
 
 Truth ScriptReader::group(char closer) {
+  if (closer == '}') return list({"}"}).truth;
   const size_t mark = journal_.size();
-  Truth truth = Truth::unknown;
-  if (closer == '}') {
-    list({"}"}, truth);
-    return truth;
-  }
   const Stop before = stop_;
-  list({")"}, truth);
+  const Truth truth = list({")"}).truth;
   end_subshell(mark, before);
   return truth;
 }
@@ -69,42 +66,36 @@ Truth ScriptReader::test(std::string_view closer) {
       continue;
     }
     if (is_short || std::string_view("\n;&|").find(c) != std::string::npos) break;
-    words.push_back({words_here_.operand()});
+    words.push_back({word_reader_.operand()});
     step();
   }
   return truth_of_test(words, variables_);
 }
 
 ShellOperand ScriptReader::arithmetic_text() {
-  const int64_t line = in_.line();
   const size_t first = in_.at();
-  int open = 0;
-  do {
-    if (in_.at_end()) in_.fail(line, "a parenthesis is not closed");
-    const char c = in_.next();
-    open += c == '(' ? 1 : (c == ')' ? -1 : 0);
-  } while (open > 0);
-  std::string_view text = in_.from(first);
+  skip_parentheses(in_);
+  const std::string_view text = in_.from(first);
   if (!text.ends_with("))")) return {"", false};
-  return words_here_.filled(text.substr(2, text.size() - 4));
+  return word_reader_.filled(text.substr(2, text.size() - 4));
 }
 
 Truth ScriptReader::arithmetic() {
   const ShellOperand inside = arithmetic_text();
   const auto value = arithmetic_value(inside.text, variables_);
-  // "--x" is a sum, too.
-  const bool is_sum = value && inside.is_known && !arithmetic_change(inside.text);
-  if (is_sum) return truth_of(*value != 0);
+  // "--x" has a value, too, and changes x.
+  const bool is_test = value && inside.is_known && !arithmetic_change(inside.text);
+  if (is_test) return truth_of(*value != 0);
   assign_in(inside.text);
   return Truth::unknown;
 }
 
-void ScriptReader::assign_in(std::string_view sum) {
+void ScriptReader::assign_in(std::string_view expressions) {
   if (!runs()) return;
-  while (!sum.empty()) {
-    const size_t end = std::min(sum.find(','), sum.size());
-    const std::string_view one = sum.substr(0, end);
-    sum.remove_prefix(std::min(end + 1, sum.size()));
+  while (!expressions.empty()) {
+    const size_t end = std::min(expressions.find(','), expressions.size());
+    const std::string_view one = expressions.substr(0, end);
+    expressions.remove_prefix(std::min(end + 1, expressions.size()));
     const auto change = arithmetic_change(one);
     if (!change) continue;
     const auto value = arithmetic_value(change->value, variables_);
@@ -112,49 +103,49 @@ void ScriptReader::assign_in(std::string_view sum) {
   }
 }
 
-Truth ScriptReader::choose(const std::function<void(Choice&, bool is_forced)>& read) {
+Truth ScriptReader::choose(const std::function<void(Choice&, bool ignores_conditions)>& read) {
   const Cursor start = in_;
   Choice choice;
   read(choice, false);
   const bool fails = choice.is_decided && std::ranges::none_of(choice.parts, &Part::is_viable);
   if (fails && runs()) {
-    step((in_.at() - start.at()) / kBytesPerStep);
-    in_ = start;
+    go_back(start);
     choice = {};
     read(choice, true);
   }
   return settle(choice);
 }
 
-Truth ScriptReader::if_clause() {
-  return choose([&](Choice& choice, bool is_forced) { if_parts(choice, is_forced); });
+void ScriptReader::go_back(const Cursor& start) {
+  step((in_.at() - start.at()) / kBytesPerStep + 1);
+  in_ = start;
 }
 
-void ScriptReader::if_parts(Choice& choice, bool is_forced) {
+Truth ScriptReader::if_clause() {
+  return choose(
+      [&](Choice& choice, bool ignores_conditions) { if_parts(choice, ignores_conditions); });
+}
+
+void ScriptReader::if_parts(Choice& choice, bool ignores_conditions) {
   choice.about.line = in_.line();
   while (true) {
-    Truth condition = Truth::unknown;
+    List head;
     const size_t first = in_.at();
     {
       const Pause pause(*this, choice.is_decided);
-      if (list({"then", "fi"}, condition) != "then") return;
+      head = list({"then", "fi"});
+      if (head.closer != "then") return;
     }
     if (choice.about.condition.empty()) choice.about.condition = condition_in(in_.from(first));
-    if (is_forced) condition = Truth::unknown;
-    std::string_view end;
-    read_part(choice, condition, [&] {
-      Truth truth = Truth::unknown;
-      end = list({"elif", "else", "fi"}, truth);
-      return truth;
+    List part;
+    read_part(choice, ignores_conditions ? Truth::unknown : head.truth, [&] {
+      part = list({"elif", "else", "fi"});
+      return part.truth;
     });
-    if (end == "else") {
-      read_part(choice, Truth::yes, [&] {
-        Truth truth = Truth::unknown;
-        list({"fi"}, truth);
-        return truth;
-      });
+    if (part.closer == "else") {
+      read_part(choice, Truth::yes, [&] { return list({"fi"}).truth; });
     }
-    if (end != "elif") return;
+    if (part.closer != "elif") return;
   }
 }
 
@@ -162,30 +153,29 @@ Truth ScriptReader::case_clause() {
   const int64_t line = in_.line();
   skip_blanks();
   const size_t first = in_.at();
-  const ShellOperand subject = words_here_.operand();
+  const ShellOperand subject = word_reader_.operand();
   const std::string condition(in_.from(first));
   skip_lines();
   if (!take_word("in")) return Truth::unknown;
-  return choose([&](Choice& choice, bool is_forced) {
+  return choose([&](Choice& choice, bool ignores_conditions) {
     choice.about = {line, condition};
-    case_parts(choice, is_forced, subject);
+    case_parts(choice, ignores_conditions, subject);
   });
 }
 
-void ScriptReader::case_parts(Choice& choice, bool is_forced, const ShellOperand& subject) {
+void ScriptReader::case_parts(Choice& choice, bool ignores_conditions,
+                              const ShellOperand& subject) {
   while (true) {
     skip_lines();
     if (in_.at_end() || take_word("esac")) return;
     in_.take('(');
-    Truth condition = matching_case(subject);
-    if (is_forced) condition = Truth::unknown;
-    std::string_view end;
-    read_part(choice, condition, [&] {
-      Truth truth = Truth::unknown;
-      end = list({";;", "esac"}, truth);
-      return truth;
+    const Truth match = matching_case(subject);
+    List part;
+    read_part(choice, ignores_conditions ? Truth::unknown : match, [&] {
+      part = list({";;", "esac"});
+      return part.truth;
     });
-    if (end != ";;") return;
+    if (part.closer != ";;") return;
   }
 }
 
@@ -196,7 +186,7 @@ Truth ScriptReader::matching_case(const ShellOperand& subject) {
     skip_lines();
     if (in_.at_end() || in_.take(')')) return found;
     const size_t before = in_.at();
-    const ShellOperand pattern = words_here_.operand();
+    const ShellOperand pattern = word_reader_.operand();
     if (in_.at() == before) {
       in_.next();  // '|'
       continue;
@@ -209,31 +199,22 @@ Truth ScriptReader::matching_case(const ShellOperand& subject) {
 Truth ScriptReader::while_clause(bool is_until) {
   const Cursor start = in_;
   for (size_t round = 0;; ++round) {
-    Truth condition = Truth::unknown;
-    if (list({"do"}, condition).empty()) return Truth::unknown;
-    if (is_until) condition = contrary_of(condition);
+    const List head = list({"do"});
+    if (head.closer.empty()) return Truth::unknown;
+    const Truth condition = is_until ? contrary_of(head.truth) : head.truth;
     const size_t before = variables_["@"].size();
-    Choice choice;
-    ++loops_;
-    read_part(choice, condition, [&] {
-      Truth truth = Truth::unknown;
-      list({"done"}, truth);
-      return truth;
-    });
-    settle(choice);
-    --loops_;
+    read_round(condition);
     // Only loops over arguments are known to end.
     const bool goes_on =
         ends_round() && runs() && condition == Truth::yes && variables_["@"].size() < before;
     if (!goes_on || round == kMostRounds) return Truth::unknown;
-    step((in_.at() - start.at()) / kBytesPerStep + 1);
-    in_ = start;
+    go_back(start);
   }
 }
 
 Truth ScriptReader::for_clause() {
   skip_blanks();
-  ShellValues items = {""};
+  ShellValues items = {""};  // what counts has one round: it is read for its commands
   std::string name;
   if (in_.starts_with("((")) {
     arithmetic_text();
@@ -248,7 +229,7 @@ Truth ScriptReader::for_clause() {
       while (true) {
         skip_blanks();
         const size_t before = in_.at();
-        for (std::string& word : words_here_.words()) items.push_back(std::move(word));
+        for (std::string& word : word_reader_.words()) items.push_back(std::move(word));
         if (in_.at() == before) break;
       }
     }
@@ -261,22 +242,22 @@ Truth ScriptReader::for_clause() {
   for (size_t i = 0; i < std::max<size_t>(items.size(), 1) && i < kMostRounds; ++i) {
     if (i > 0) {
       if (!runs()) break;
-      step((in_.at() - start.at()) / kBytesPerStep + 1);
-      in_ = start;
+      go_back(start);
     }
     if (runs() && !items.empty() && !name.empty()) set(name, ShellValues{items[i]});
-    Choice choice;
-    ++loops_;
-    read_part(choice, truth_of(!items.empty()), [&] {
-      Truth truth = Truth::unknown;
-      list({"done"}, truth);
-      return truth;
-    });
-    settle(choice);
-    --loops_;
+    read_round(truth_of(!items.empty()));
     if (!ends_round()) break;
   }
   return Truth::unknown;
+}
+
+/// The commands of a loop up to its end, once.
+void ScriptReader::read_round(Truth condition) {
+  Choice choice;
+  ++loops_;
+  read_part(choice, condition, [&] { return list({"done"}).truth; });
+  settle(choice);
+  --loops_;
 }
 
 bool ScriptReader::ends_round() {
@@ -289,10 +270,11 @@ bool ScriptReader::ends_round() {
 
 /// "NAME() {", "function NAME {". False where none is defined here.
 bool ScriptReader::take_function() {
-  const bool has_word = bare_word() == "function";
+  constexpr std::string_view kWord = "function";
+  const bool has_word = bare_word() == kWord;
   Cursor ahead = in_;
   if (has_word) {
-    for (size_t i = 0; i < 8; ++i) ahead.next();
+    ahead.skip(kWord.size());
     ahead.skip_blanks();
   }
   const size_t first = ahead.at();
@@ -302,10 +284,7 @@ bool ScriptReader::take_function() {
   const bool has_parentheses = ahead.peek() == '(' && ahead.peek(1) == ')';
   if (name.empty() || !(has_word || has_parentheses)) return false;
   in_ = ahead;
-  if (has_parentheses) {
-    in_.next();
-    in_.next();
-  }
+  if (has_parentheses) in_.skip(2);
   skip_lines();
   const char opening = in_.peek();
   if (opening != '{' && opening != '(') return true;
@@ -325,7 +304,7 @@ Truth ScriptReader::call(const Function& function, ShellValues arguments) {
   ++calls_;
   step(function.size / kBytesPerStep + 1);
   const Cursor back = in_;
-  const std::vector<HereText> here_texts = std::exchange(here_texts_, {});
+  const std::vector<HereDocument> here_documents = std::exchange(here_documents_, {});
   ShellValues outer = variables_["@"];
   set("@", std::move(arguments));
   in_ = function.body;
@@ -336,7 +315,7 @@ Truth ScriptReader::call(const Function& function, ShellValues arguments) {
   locals_.pop_back();
   redo(std::move(hidden));
   in_ = back;
-  here_texts_ = here_texts;
+  here_documents_ = here_documents;
   set("@", std::move(outer));
   --calls_;
   return truth;

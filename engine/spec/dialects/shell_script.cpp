@@ -9,6 +9,7 @@
 namespace moetune::spec::dialects {
 namespace {
 
+// What nests deeper is refused before it uses up the stack: a text may come from anywhere.
 constexpr int kDeepestShell = 4;
 constexpr int kDeepestCommand = 64;
 
@@ -34,13 +35,12 @@ ScriptReader::ScriptReader(std::string_view text, std::string source, const Shel
       view_(view),
       budget_(budget),
       depth_(depth),
-      words_here_(in_, variables_, budget, view.sets_all) {}
+      word_reader_(in_, variables_, budget, view.all_set_outside) {}
 
 ShellScript ScriptReader::read(ShellVariables variables) {
   variables_ = std::move(variables);
   variables_["@"] = view_.arguments;
-  Truth truth = Truth::unknown;
-  list({}, truth);
+  list({});
   read_uncalled();
   return {std::move(commands_), std::move(open_)};
 }
@@ -80,28 +80,28 @@ void ScriptReader::skip_lines() {
 
 void ScriptReader::newline() {
   in_.next();
-  if (!here_texts_.empty()) read_here_texts();
+  if (!here_documents_.empty()) read_here_documents();
 }
 
 void ScriptReader::skip_redirection() {
-  const bool is_here_word = in_.starts_with("<<<");
-  const bool is_here_text = in_.starts_with("<<") && !is_here_word;
-  HereText here;
+  const bool is_here_string = in_.starts_with("<<<");
+  const bool is_here_document = in_.starts_with("<<") && !is_here_string;
+  HereDocument here;
   while (!in_.at_end() && std::string_view("<>&").find(in_.peek()) != std::string::npos) in_.next();
-  if (is_here_text) here.skips_tabs = in_.take('-');
+  if (is_here_document) here.skips_tabs = in_.take('-');
   in_.skip_blanks();
   if (in_.at_line_end() || in_.peek() == '|' || in_.peek() == ';') return;
-  if (is_here_word) {
-    here_word_ = words_here_.operand();
+  if (is_here_string) {
+    here_string_ = word_reader_.operand();
     return;
   }
-  here.end = joined(words_here_.words());
-  if (is_here_text && !here.end.empty()) here_texts_.push_back(std::move(here));
+  here.end = joined(word_reader_.words());
+  if (is_here_document && !here.end.empty()) here_documents_.push_back(std::move(here));
 }
 
 /// Scripts that a script hands on. A text that is none has no commands.
-void ScriptReader::read_here_texts() {
-  for (const HereText& here : std::exchange(here_texts_, {})) {
+void ScriptReader::read_here_documents() {
+  for (const HereDocument& here : std::exchange(here_documents_, {})) {
     Cursor ahead = in_;
     const size_t first = ahead.at();
     size_t end = first;
@@ -144,26 +144,23 @@ std::string ScriptReader::bare_word() const {
 
 bool ScriptReader::take_word(std::string_view word) {
   if (bare_word() != word) return false;
-  for (size_t i = 0; i < word.size(); ++i) in_.next();
+  in_.skip(word.size());
   return true;
 }
 
 // Commands.
 
-/// Up to one of the words that close it, which is given; empty: up to the end.
-std::string_view ScriptReader::list(std::initializer_list<std::string_view> closers, Truth& truth) {
-  truth = Truth::yes;
+ScriptReader::List ScriptReader::list(std::initializer_list<std::string_view> closers) {
+  Truth truth = Truth::yes;
   while (true) {
     skip_blanks();
-    if (in_.at_end()) return {};
+    if (in_.at_end()) return {{}, truth};
     const char c = in_.peek();
     for (const std::string_view closer : closers) {
       const bool is_sign = closer == ";;" || closer == ")";
       if (is_sign ? !in_.starts_with(closer) : !take_word(closer)) continue;
-      if (is_sign) {
-        for (size_t i = 0; i < closer.size(); ++i) in_.next();
-      }
-      return closer;
+      if (is_sign) in_.skip(closer.size());
+      return {closer, truth};
     }
     if (c == '\n') {
       newline();
@@ -190,14 +187,13 @@ Truth ScriptReader::and_or() {
       if (in_.peek() == '&') end_subshell(mark, before);  // beside what follows
       return truth;
     }
-    in_.next();
-    in_.next();
+    in_.skip(2);
     skip_lines();
-    const Truth is_read = is_and ? truth : contrary_of(truth);
+    const Truth runs_next = is_and ? truth : contrary_of(truth);
     Choice choice;
-    read_part(choice, is_read, [&] { return pipeline(); });
+    read_part(choice, runs_next, [&] { return pipeline(); });
     const Truth found = settle(choice);
-    if (is_read != Truth::no) truth = is_read == Truth::yes ? found : Truth::unknown;
+    if (runs_next != Truth::no) truth = runs_next == Truth::yes ? found : Truth::unknown;
   }
 }
 
@@ -267,8 +263,8 @@ Truth ScriptReader::command() {
 }
 
 Truth ScriptReader::simple_command() {
-  words_.clear();
-  here_word_.reset();
+  command_words_.clear();
+  here_string_.reset();
   first_assigned_ = journal_.size();
   while (true) {
     skip_blanks();
@@ -293,8 +289,8 @@ Truth ScriptReader::simple_command() {
 }
 
 void ScriptReader::read_word() {
-  if ((words_.empty() || is_declaration(words_.front())) && is_assignment()) {
-    if (has_locals(words_)) make_local(name_here());
+  if ((command_words_.empty() || is_declaration(command_words_.front())) && is_assignment()) {
+    if (has_locals(command_words_)) make_local(name_here());
     assign();
     return;
   }
@@ -304,19 +300,19 @@ void ScriptReader::read_word() {
     skip_redirection();
     return;
   }
-  for (std::string& word : words_here_.words()) add(std::move(word));
+  for (std::string& word : word_reader_.words()) add(std::move(word));
 }
 
 void ScriptReader::add(std::string word) {
   if (budget_.words == 0) in_.fail("it has too many words");
   --budget_.words;
-  words_.push_back(std::move(word));
+  command_words_.push_back(std::move(word));
 }
 
 Truth ScriptReader::end_command() {
-  ShellValues words = std::exchange(words_, {});
+  ShellValues words = std::exchange(command_words_, {});
   const size_t mark = first_assigned_;
-  for (const auto& [name, value] : words_here_.take_defaults()) {
+  for (const auto& [name, value] : word_reader_.take_defaults()) {
     if (runs()) set(name, ShellValues{value});
   }
   if (!runs()) return Truth::unknown;
@@ -335,12 +331,12 @@ Truth ScriptReader::end_command() {
     function->second.is_called = true;
     return call(function->second, {words.begin() + 1, words.end()});
   }
-  const bool is_last = words.front() == "exec" && words.size() > 1;
-  if (is_last) words.erase(words.begin());
+  const bool is_exec = words.front() == "exec" && words.size() > 1;
+  if (is_exec) words.erase(words.begin());
   look_inside(words);
   commands_.push_back({std::move(words), environment()});
   undo(mark);
-  if (is_last) stop_ = Stop::script;
+  if (is_exec) stop_ = Stop::script;
   return Truth::unknown;
 }
 
@@ -367,7 +363,7 @@ std::optional<Truth> ScriptReader::built_in(const ShellValues& words) {
       if (!count || *count < 0 || *count > num) return Truth::no;
       arguments.erase(arguments.begin(), arguments.begin() + *count);
     }
-    words_here_.spend(arguments);
+    word_reader_.spend(arguments);
     set("@", std::move(arguments));
     return Truth::yes;
   }
@@ -412,8 +408,8 @@ void ScriptReader::read_variables(const ShellValues& words) {
   undo(first_assigned_);
   const bool is_array =
       std::ranges::any_of(words, [](const auto& word) { return word == "-a" || word == "-ra"; });
-  std::string_view rest = here_word_ ? std::string_view(here_word_->text) : std::string_view();
-  if (!here_word_ || !here_word_->is_known) return;
+  std::string_view rest = here_string_ ? std::string_view(here_string_->text) : std::string_view();
+  if (!here_string_ || !here_string_->is_known) return;
   const auto next = [&](bool takes_all) {
     const size_t end = takes_all ? rest.size() : std::min(rest.find_first_of(between), rest.size());
     std::string value(rest.substr(0, end));
@@ -491,11 +487,11 @@ void ScriptReader::make_local(const std::string& name) {
 
 void ScriptReader::assign() {
   const std::string name = name_here();
-  for (size_t i = 0; i < name.size(); ++i) in_.next();
+  in_.skip(name.size());
   const bool appends = in_.take('+');
   in_.next();
   const bool is_array = in_.peek() == '(';
-  ShellValues values = is_array ? array() : ShellValues{joined(words_here_.words())};
+  ShellValues values = is_array ? array() : ShellValues{joined(word_reader_.words())};
   if (!runs()) return;
   if (appends) {
     ShellValues all;
@@ -505,7 +501,7 @@ void ScriptReader::assign() {
     } else {
       all.insert(all.end(), values.begin(), values.end());
     }
-    words_here_.spend(all);
+    word_reader_.spend(all);
     values = std::move(all);
   }
   set(name, std::move(values));
@@ -523,12 +519,11 @@ ShellValues ScriptReader::array() {
     } else if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
       in_.next();
     } else if (c == '\\' && in_.peek(1) == '\n') {
-      in_.next();
-      in_.next();
+      in_.skip(2);
     } else if (std::string_view("(;&|<>").find(c) != std::string::npos) {
       in_.fail(fmt::format("'{}' in an array", c));
     } else {
-      for (std::string& word : words_here_.words()) values.push_back(std::move(word));
+      for (std::string& word : word_reader_.words()) values.push_back(std::move(word));
     }
   }
   return values;

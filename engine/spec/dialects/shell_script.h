@@ -5,7 +5,6 @@
 #include <initializer_list>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -56,6 +55,15 @@ class ScriptReader {
     /// Whether it can be what a user runs: it goes on, or ends behind what it has started.
     [[nodiscard]] bool is_viable() const;
   };
+  /// A list of commands, and the word that closed it; empty: the end of the text.
+  struct List {
+    std::string_view closer;
+    Truth truth = Truth::yes;
+  };
+  struct HereDocument {
+    std::string end;
+    bool skips_tabs = false;
+  };
   /// What is read of a choice: the parts that may be taken.
   struct Choice {
     std::vector<Part> parts;
@@ -78,20 +86,21 @@ class ScriptReader {
   };
 
   [[nodiscard]] bool runs() const { return !is_paused_ && stop_ == Stop::none; }
-  void step(size_t count = 1) { words_here_.step(count); }
+  void step(size_t count = 1) { word_reader_.step(count); }
 
   // The text between commands.
   void skip_blanks();
   void skip_lines();
   void newline();
   void skip_redirection();
-  void read_here_texts();
+  void read_here_documents();
   /// What stands here up to a blank or a separator, as far as reserved words are long.
   [[nodiscard]] std::string bare_word() const;
   bool take_word(std::string_view word);
 
   // Commands.
-  std::string_view list(std::initializer_list<std::string_view> closers, Truth& truth);
+  /// Up to one of the words that close it, which is taken.
+  List list(std::initializer_list<std::string_view> closers);
   Truth and_or();
   Truth pipeline();
   Truth command();
@@ -116,17 +125,20 @@ class ScriptReader {
   /// What stands between "((" and "))", which is taken.
   ShellOperand arithmetic_text();
   /// Variables that arithmetic sets; such as nobody can work out stay as it is written.
-  void assign_in(std::string_view sum);
+  void assign_in(std::string_view expressions);
   Truth if_clause();
-  void if_parts(Choice& choice, bool is_forced);
+  void if_parts(Choice& choice, bool ignores_conditions);
   Truth case_clause();
-  void case_parts(Choice& choice, bool is_forced, const ShellOperand& subject);
+  void case_parts(Choice& choice, bool ignores_conditions, const ShellOperand& subject);
   Truth matching_case(const ShellOperand& subject);
-  /// Reads the parts of a choice, once more with conditions that nobody knows where what is taken
-  /// ends in an error: then it is on its users to set something.
-  Truth choose(const std::function<void(Choice&, bool is_forced)>& read);
+  /// Reads the parts of a choice. Where what is taken ends in an error, its users set something
+  /// that leads elsewhere: then the parts are read once more, as if nobody knew the conditions.
+  Truth choose(const std::function<void(Choice&, bool ignores_conditions)>& read);
   Truth while_clause(bool is_until);
   Truth for_clause();
+  void read_round(Truth condition);
+  /// To where the same commands are read again.
+  void go_back(const Cursor& start);
   /// Behind a round of a loop: whether there may be another.
   bool ends_round();
   bool take_function();
@@ -155,18 +167,14 @@ class ScriptReader {
   int depth_;
   int nested_ = 0;  ///< commands in commands
   ShellVariables variables_;
-  ShellWords words_here_;
+  ShellWords word_reader_;
   Journal journal_;
   size_t first_assigned_ = 0;  ///< in the journal, before the command that is read
-  ShellValues words_;
+  ShellValues command_words_;
   std::map<std::string, Function, std::less<>> functions_;
   int calls_ = 0;  ///< functions that run
-  struct HereText {
-    std::string end;
-    bool skips_tabs = false;
-  };
-  std::vector<HereText> here_texts_;
-  std::optional<ShellOperand> here_word_;  ///< behind "<<<" of the command that is read
+  std::vector<HereDocument> here_documents_;
+  std::optional<ShellOperand> here_string_;  ///< behind "<<<" of the command that is read
   bool is_paused_ = false;
   Stop stop_ = Stop::none;
   int64_t stopped_loops_ = 0;    ///< of 'break' and 'continue'

@@ -80,7 +80,7 @@ class TestReader {
                           !words_[at_ + 1].is_operator;
     if (is_unary) {
       at_ += 2;
-      return said_of(left.text[1], words_[at_ - 1].operand);
+      return unary(left.text[1], words_[at_ - 1].operand);
     }
     ++at_;
     return is_filled(left);
@@ -91,7 +91,7 @@ class TestReader {
     return operand.is_known ? truth_of(!operand.text.empty()) : Truth::unknown;
   }
 
-  [[nodiscard]] Truth said_of(char what, const ShellOperand& operand) const {
+  [[nodiscard]] Truth unary(char what, const ShellOperand& operand) const {
     if (what == 'n') return is_filled(operand);
     if (what == 'z') return contrary_of(is_filled(operand));
     if (what == 'v' && operand.is_known) return truth_of(variables_.contains(operand.text));
@@ -106,13 +106,13 @@ class TestReader {
 
   /// Of regular expressions only plain texts are read, anywhere or at the begin.
   static Truth found_in(std::string_view text, std::string_view expression) {
-    const bool is_first = expression.starts_with('^');
-    if (is_first) expression.remove_prefix(1);
+    const bool is_at_start = expression.starts_with('^');
+    if (is_at_start) expression.remove_prefix(1);
     const bool is_plain = std::ranges::all_of(
         expression, [](char c) { return is_name_part(c) || c == '-' || c == '/' || c == ' '; });
     if (!is_plain) return Truth::unknown;
     const size_t at = text.find(expression);
-    return truth_of(is_first ? at == 0 : at != std::string_view::npos);
+    return truth_of(is_at_start ? at == 0 : at != std::string_view::npos);
   }
 
   static Truth compared(const ShellOperand& left, std::string_view what,

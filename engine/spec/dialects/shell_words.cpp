@@ -14,12 +14,35 @@ bool is_decimal(char c) { return c >= '0' && c <= '9'; }
 
 bool is_shell_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
+/// Takes the name that stands at the beginning off a text; "@", "*" and "#" are names, too.
+std::string take_name(std::string_view& text) {
+  size_t end = 0;
+  if (text.starts_with('@') || text.starts_with('*') || text.starts_with('#')) {
+    end = 1;
+  } else {
+    while (end < text.size() && is_name_part(text[end])) ++end;
+  }
+  const std::string name(text.substr(0, end));
+  text.remove_prefix(end);
+  return name;
+}
+
 }  // namespace
 
 std::string joined(const ShellValues& values) {
   std::string text;
   for (const std::string& value : values) text += (text.empty() ? "" : " ") + value;
   return text;
+}
+
+void skip_parentheses(Cursor& in) {
+  const int64_t line = in.line();
+  int open = 0;
+  do {
+    if (in.at_end()) in.fail(line, "a parenthesis is not closed");
+    const char c = in.next();
+    open += c == '(' ? 1 : (c == ')' ? -1 : 0);
+  } while (open > 0);
 }
 
 bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -123,14 +146,14 @@ ShellOperand ShellWords::operand() {
   ShellOperand operand{joined(words())};
   is_test_ = false;
   operand.is_known = !has_computed_;
-  operand.is_outside = has_unset_ && sets_all_;
+  operand.is_outside = has_unset_ && all_set_outside_;
   return operand;
 }
 
 ShellOperand ShellWords::filled(std::string_view text) {
   if (depth_ == kMaxDepth) in_.fail(fmt::format("nested more than {} deep", kMaxDepth));
   Cursor inside(text, in_.source());
-  ShellWords part(inside, variables_, budget_, sets_all_, depth_ + 1);
+  ShellWords part(inside, variables_, budget_, all_set_outside_, depth_ + 1);
   part.is_test_ = true;
   std::string word;
   ShellValues done;
@@ -230,7 +253,7 @@ void ShellWords::expand(std::string& word, ShellValues& done, bool& is_word) {
 
 ShellWords::Expansion ShellWords::settled_expansion() {
   Expansion expansion = expansion_here();
-  if (is_test_ && expansion.is_unset && !sets_all_) {
+  if (is_test_ && expansion.is_unset && !all_set_outside_) {
     expansion = {};
   } else if (is_test_ && expansion.is_known &&
              joined(expansion.values).find_first_of("$`") != std::string::npos) {
@@ -238,17 +261,18 @@ ShellWords::Expansion ShellWords::settled_expansion() {
     const ShellVariables none;
     const std::string value = joined(expansion.values);
     Cursor inside(value, in_.source());
-    expansion = {{value}, false, false};
+    expansion = Expansion::unknown(value);
     try {
-      const ShellOperand settled = ShellWords(inside, none, budget_, sets_all_).filled(value);
-      expansion = {{settled.text}, false, settled.is_known};
+      const ShellOperand settled =
+          ShellWords(inside, none, budget_, all_set_outside_).filled(value);
+      expansion = {.values = {settled.text}, .is_known = settled.is_known};
     } catch (const base::UsageError&) {
       // Its quotes are not closed: it is a part of something.
     }
   }
   has_unset_ = has_unset_ || expansion.is_unset;
   has_computed_ = has_computed_ || !(expansion.is_known || expansion.is_unset) ||
-                  (expansion.is_unset && sets_all_);
+                  (expansion.is_unset && all_set_outside_);
   return expansion;
 }
 
@@ -268,14 +292,14 @@ ShellWords::Expansion ShellWords::expansion_here() {
     const size_t start = command.find_first_not_of(" \t\n");
     if (start == std::string_view::npos || command[start] == '#') return {};
   } else if (in_.peek() == '(') {
-    skip_parentheses(line);
+    skip_parentheses(in_);
     const std::string text(in_.from(first));
     if (text.starts_with("$((") && text.ends_with("))")) {
       const ShellOperand inside = filled(std::string_view(text).substr(3, text.size() - 5));
       const auto value = arithmetic_value(inside.text, variables_);
       if (inside.is_known && value) return {{std::to_string(*value)}};
     }
-    return {{text}, false, false};
+    return Expansion::unknown(text);
   } else if (in_.peek() == '{') {
     in_.next();
     const std::string text = to_brace(line);
@@ -291,16 +315,7 @@ ShellWords::Expansion ShellWords::expansion_here() {
       return parameter(name, std::string(in_.from(first)));
     }
   }
-  return {{std::string(in_.from(first))}, false, false};
-}
-
-void ShellWords::skip_parentheses(int64_t line) {
-  int open = 0;
-  do {
-    if (in_.at_end()) in_.fail(line, "a parenthesis is not closed");
-    const char c = in_.next();
-    open += c == '(' ? 1 : (c == ')' ? -1 : 0);
-  } while (open > 0);
+  return Expansion::unknown(std::string(in_.from(first)));
 }
 
 std::string ShellWords::to_brace(int64_t line) {
@@ -322,21 +337,10 @@ const ShellValues* ShellWords::find(std::string_view name) const {
 
 ShellWords::Expansion ShellWords::parameter(std::string_view text, const std::string& raw) {
   static const ShellValues kNone;
-  const auto read_name = [&] {
-    size_t end = 0;
-    if (text.starts_with('@') || text.starts_with('*') || text.starts_with('#')) {
-      end = 1;
-    } else {
-      while (end < text.size() && is_name_part(text[end])) ++end;
-    }
-    const std::string name(text.substr(0, end));
-    text.remove_prefix(end);
-    return name;
-  };
   const bool is_count = text.size() > 1 && text[0] == '#';
   if (is_count) text.remove_prefix(1);
-  std::string name = read_name();
-  if (name.empty()) return {{raw}, false, false};
+  const std::string name = take_name(text);
+  if (name.empty()) return Expansion::unknown(raw);
   const ShellValues* arguments = find("@");
   const ShellValues* values = find(name);
   ShellValues part;
@@ -355,37 +359,43 @@ ShellWords::Expansion ShellWords::parameter(std::string_view text, const std::st
     }
   } else if (text.starts_with('[')) {
     const size_t close = text.find(']');
-    if (close == std::string_view::npos) return {{raw}, false, false};
+    if (close == std::string_view::npos) return Expansion::unknown(raw);
     const std::string index(text.substr(1, close - 1));
     text.remove_prefix(close + 1);
     is_array = index == "@" || index == "*";
     if (!is_array && values != nullptr) {
       const ShellOperand which = filled(index);
       auto found = which.is_known ? at_index(*values, which.text) : std::nullopt;
-      if (!found) return {{raw}, false, false};
+      if (!found) return Expansion::unknown(raw);
       part = std::move(*found);
       values = &part;
     }
   }
   if (is_count) {
-    if (values == nullptr) return {{raw}, false, false, true};
+    if (values == nullptr) return Expansion::unset(raw);
     return {{std::to_string(is_array ? values->size() : joined(*values).size())}};
   }
   if (auto found = otherwise(name, values, is_array, text, raw)) return std::move(*found);
-  if (values == nullptr) return {{raw}, false, false, true};
-  if (text.empty()) return {*values, is_array};
-  if (text[0] == ':' && is_array) {
-    // "${@:2}": arguments count from 1, elements from 0.
-    const auto from = arithmetic_value(text.substr(1), variables_);
-    if (!from || *from < 0) return {{raw}, false, false};
+  if (values == nullptr) return Expansion::unset(raw);
+  return text.empty() ? Expansion{*values, is_array}
+                      : shortened(name, *values, is_array, text, raw);
+}
+
+ShellWords::Expansion ShellWords::shortened(const std::string& name, const ShellValues& values,
+                                            bool is_array, std::string_view operation,
+                                            const std::string& raw) {
+  if (operation[0] == ':' && is_array) {
+    // Arguments count from 1, elements from 0.
+    const auto from = arithmetic_value(operation.substr(1), variables_);
+    if (!from || *from < 0) return Expansion::unknown(raw);
     const auto skipped = std::min<int64_t>(name == "@" || name == "*" ? *from - 1 : *from,
-                                           static_cast<int64_t>(values->size()));
-    return {{values->begin() + std::max<int64_t>(skipped, 0), values->end()}, true};
+                                           static_cast<int64_t>(values.size()));
+    return {{values.begin() + std::max<int64_t>(skipped, 0), values.end()}, true};
   }
   ShellValues cuts;
-  for (const std::string& value : is_array ? *values : ShellValues{joined(*values)}) {
-    auto rest = cut(value, text);
-    if (!rest) return {{raw}, false, false};
+  for (const std::string& value : is_array ? values : ShellValues{joined(values)}) {
+    auto rest = cut(value, operation);
+    if (!rest) return Expansion::unknown(raw);
     cuts.push_back(std::move(*rest));
   }
   return {cuts, is_array};
@@ -405,9 +415,9 @@ std::optional<ShellWords::Expansion> ShellWords::otherwise(const std::string& na
   const bool is_set =
       values != nullptr && unset_variable_in(value).empty() && !(counts_empty && value.empty());
   const std::string_view text = operation.substr(1);
-  if (operation[0] == '+') return is_set || sets_all_ ? expanded(text) : Expansion{};
+  if (operation[0] == '+') return is_set || all_set_outside_ ? expanded(text) : Expansion{};
   if (is_set) return Expansion{*values, is_array};
-  if (operation[0] == '?' || sets_all_) return Expansion{{raw}, false, false, true};
+  if (operation[0] == '?' || all_set_outside_) return Expansion::unset(raw);
   Expansion found = expanded(text);
   if (operation[0] == '=' && found.is_known && is_name_start(name[0])) {
     defaults_.emplace_back(name, joined(found.values));
@@ -461,7 +471,7 @@ std::optional<std::string> ShellWords::cut(const std::string& value, std::string
 ShellWords::Expansion ShellWords::expanded(std::string_view text) {
   if (depth_ == kMaxDepth) in_.fail(fmt::format("nested more than {} deep", kMaxDepth));
   Cursor inside(text, in_.source());
-  ShellWords part(inside, variables_, budget_, sets_all_, depth_ + 1);
+  ShellWords part(inside, variables_, budget_, all_set_outside_, depth_ + 1);
   part.is_part_ = true;
   part.is_test_ = is_test_;
   Expansion found;

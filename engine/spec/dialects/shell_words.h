@@ -29,6 +29,9 @@ inline constexpr size_t kBytesPerStep = 16;
 
 /// With a blank between.
 std::string joined(const ShellValues& values);
+/// Behind the parenthesis that closes the one that stands here; where none does, it throws
+/// base::UsageError.
+void skip_parentheses(Cursor& in);
 bool is_name_start(char c);
 bool is_name_part(char c);
 /// The variable that a word is and nothing else, as it is kept where the text does not set it:
@@ -41,16 +44,19 @@ bool matches_pattern(std::string_view text, std::string_view pattern);
 struct ShellOperand {
   std::string text;
   bool is_known = true;     ///< otherwise a command would have to be run to know it
-  bool is_outside = false;  ///< it is not known, but what sets a variable outside is not empty
+  bool is_outside = false;  ///< set from outside to nobody knows what, but to something
 };
 
 class ShellWords {
  public:
-  /// `sets_all`: variables that the text does not set have values that nobody knows, in the place
-  /// of none.
-  ShellWords(Cursor& in, const ShellVariables& variables, ShellBudget& budget, bool sets_all,
+  /// `all_set_outside`: as in ShellView.
+  ShellWords(Cursor& in, const ShellVariables& variables, ShellBudget& budget, bool all_set_outside,
              int depth = 0)
-      : in_(in), variables_(variables), budget_(budget), sets_all_(sets_all), depth_(depth) {}
+      : in_(in),
+        variables_(variables),
+        budget_(budget),
+        all_set_outside_(all_set_outside),
+        depth_(depth) {}
 
   /// One word as it is written, which variables can make none or several of. What is not known
   /// stays as it is written.
@@ -74,6 +80,12 @@ class ShellWords {
     bool is_known = true;  ///< otherwise the value is what was written
     bool is_unset = false;
     bool is_split = false;  ///< blanks in the values are no more of them
+
+    /// What only a command, or what sets a variable outside, could tell stays as it is written.
+    static Expansion unknown(std::string written) { return {{std::move(written)}, false, false}; }
+    static Expansion unset(std::string written) {
+      return {{std::move(written)}, false, false, true};
+    }
   };
 
   [[nodiscard]] bool is_end(char c) const;
@@ -89,7 +101,6 @@ class ShellWords {
   Expansion expansion_here();
   /// The same, as a test takes it where one is read.
   Expansion settled_expansion();
-  void skip_parentheses(int64_t line);
   /// What stands within "${" and "}"; `raw` is all of it.
   Expansion parameter(std::string_view text, const std::string& raw);
   /// "${NAME:-VALUE}" and its kin. None where `rest` is no such operation.
@@ -97,7 +108,10 @@ class ShellWords {
                                      bool is_array, std::string_view rest, const std::string& raw);
   /// The values that an index asks for; none: it is not known which.
   static std::optional<ShellValues> at_index(const ShellValues& values, const std::string& index);
-  /// Parts of a value, as "${NAME%.*}" has them; none for operations that are not read.
+  /// The rest of the values, as "${@:2}" and "${NAME%.*}" have it.
+  Expansion shortened(const std::string& name, const ShellValues& values, bool is_array,
+                      std::string_view operation, const std::string& raw);
+  /// The same of one value; none for operations that are not read.
   std::optional<std::string> cut(const std::string& value, std::string_view operation);
   /// The words that a part of a word stands for.
   Expansion expanded(std::string_view text);
@@ -109,7 +123,7 @@ class ShellWords {
   Cursor& in_;
   const ShellVariables& variables_;
   ShellBudget& budget_;
-  bool sets_all_;
+  bool all_set_outside_;
   int depth_;
   bool is_part_ = false;  ///< of a word: only blanks end words
   bool is_test_ = false;

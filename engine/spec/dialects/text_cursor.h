@@ -71,6 +71,9 @@ class Cursor {
     }
     return c;
   }
+  void skip(size_t count) {
+    while (count-- > 0) next();
+  }
   bool take(char c) {
     if (peek() != c || at_end()) return false;
     next();

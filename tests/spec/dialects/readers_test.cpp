@@ -233,7 +233,7 @@ BOOST_AUTO_TEST_CASE(what_only_a_run_can_tell) {
              boost::test_tools::per_element());
   BOOST_TEST(words_of({.takes_first = true}) == (Words{"run", "1", "1", "4", "$1"}),
              boost::test_tools::per_element());
-  BOOST_TEST(words_of({.sets_all = true}) == (Words{"run", "2", "${NODES:-1}", "$TP", "$1"}),
+  BOOST_TEST(words_of({.all_set_outside = true}) == (Words{"run", "2", "${NODES:-1}", "$TP", "$1"}),
              boost::test_tools::per_element());
   // Where it is told what is run, nothing is open.
   BOOST_TEST(read_script("if [ -f x ]; then exit 1; fi; A=1", "file").open.empty());

@@ -125,9 +125,13 @@ std::ptrdiff_t num_still_warming(const std::vector<double>& values, bool are_tim
   return std::find_if(values.begin(), most, is_usual) - values.begin();
 }
 
-/// Of one member, over the steady lines; all where nothing else is left.
-std::vector<double> steady_values(const RunFacts& facts, StepMember member, const Cadence& cadence,
-                                  bool& has_warmup) {
+/// What the lines behind the warm-up say; all lines where nothing else is left.
+struct SteadyValues {
+  std::vector<double> values;
+  bool has_warmup = false;
+};
+
+SteadyValues steady_values(const RunFacts& facts, StepMember member, const Cadence& cadence) {
   std::vector<double> all;
   std::vector<double> steady;
   const size_t skip = has_first_step_twice(facts.steps, cadence, facts.framework) ? 2 : 1;
@@ -137,17 +141,21 @@ std::vector<double> steady_values(const RunFacts& facts, StepMember member, cons
     all.push_back(*value);
     if (i >= skip) steady.push_back(*value);
   }
-  has_warmup = steady.empty();
-  if (has_warmup) return all;
+  if (steady.empty()) return {std::move(all), true};
   const bool are_times = member == &StepLine::step_time_s;
   steady.erase(steady.begin(), steady.begin() + num_still_warming(steady, are_times));
-  return steady;
+  return {std::move(steady)};
+}
+
+/// Of values without a step: the first has the warm-up, unless there is no other.
+SteadyValues steady_values(const std::vector<double>& loose) {
+  if (loose.size() <= 1) return {loose, loose.size() == 1};
+  return {{loose.begin() + 1, loose.end()}};
 }
 
 std::optional<double> steady_median(const RunFacts& facts, StepMember member,
                                     const Cadence& cadence) {
-  bool has_warmup = false;
-  const auto values = steady_values(facts, member, cadence, has_warmup);
+  const std::vector<double> values = steady_values(facts, member, cadence).values;
   return values.empty() ? std::nullopt : std::optional(base::median(values));
 }
 
@@ -179,58 +187,67 @@ std::optional<double> second_without_first(const std::vector<StepLine>& steps,
   return rest > 0 ? std::optional(rest) : std::nullopt;
 }
 
+/// The time of a step by its rates, where lines have no time: its tokens by tokens a second, or the
+/// same of samples.
+SteadyValues derived_seconds(const RunFacts& facts, const Cadence& cadence) {
+  SteadyValues steady;
+  const double tokens = facts.tokens_per_step.value_or(0);
+  const auto world = static_cast<double>(facts.world_size.value_or(0));
+  if (tokens > 0 && world > 0) {
+    steady = steady_values(facts, &StepLine::tokens_per_s_per_gpu, cadence);
+    for (double& value : steady.values) value = tokens / (value * world);
+  }
+  const auto batch = static_cast<double>(facts.global_batch_size.value_or(0));
+  if (steady.values.empty() && batch > 0) {
+    steady = steady_values(facts, &StepLine::samples_per_s, cadence);
+    for (double& value : steady.values) value = batch / value;
+  }
+  return steady;
+}
+
+/// Megatron-Bridge prints those of its rank 0 apart from its step lines, to hundredths of a second.
+SteadyValues loose_seconds(const AttemptParts& parts) {
+  SteadyValues steady;
+  for (const Attempt* part : parts) {
+    steady = steady_values(part->loose_step_times_s);
+    if (!steady.values.empty()) break;
+  }
+  std::erase_if(steady.values, [](double value) { return !(value > 0); });
+  return steady;
+}
+
+SteadyValues stated_seconds(const RunFacts& facts, const Cadence& cadence) {
+  SteadyValues steady = steady_values(facts, &StepLine::step_time_s, cadence);
+  if (steady.has_warmup && has_first_step_twice(facts.steps, cadence, facts.framework)) {
+    if (const auto rest = second_without_first(facts.steps, cadence)) return {{*rest}};
+  }
+  return steady;
+}
+
 void read_speed(const AttemptParts& parts, const Cadence& cadence, RunFacts& facts) {
   const double tokens = tokens_per_step(parts, facts);
   if (tokens > 0) facts.tokens_per_step = tokens;
-  const auto world = static_cast<double>(facts.world_size.value_or(0));
-  bool has_warmup = false;
   facts.tokens_per_s_per_gpu = steady_median(facts, &StepLine::tokens_per_s_per_gpu, cadence);
   facts.tflops_per_gpu = steady_median(facts, &StepLine::tflops_per_gpu, cadence);
-  auto seconds = steady_values(facts, &StepLine::step_time_s, cadence, has_warmup);
-  if (has_warmup && has_first_step_twice(facts.steps, cadence, facts.framework)) {
-    if (const auto rest = second_without_first(facts.steps, cadence)) {
-      seconds = {*rest};
-      has_warmup = false;
-    }
-  }
-  bool is_derived = false;
-  if (seconds.empty()) {
-    // The line has no time: tokens of a step by tokens a second, or the same of samples.
-    is_derived = true;
-    if (tokens > 0 && world > 0) {
-      seconds = steady_values(facts, &StepLine::tokens_per_s_per_gpu, cadence, has_warmup);
-      for (double& value : seconds) value = tokens / (value * world);
-    }
-    const auto batch = static_cast<double>(facts.global_batch_size.value_or(0));
-    if (seconds.empty() && batch > 0) {
-      seconds = steady_values(facts, &StepLine::samples_per_s, cadence, has_warmup);
-      for (double& value : seconds) value = batch / value;
-    }
-  }
-  if (seconds.empty()) {
-    // Of Megatron-Bridge's rank 0, in hundredths of a second; the first has the warm-up.
-    is_derived = false;
-    for (const Attempt* part : parts) {
-      const auto& loose = part->loose_step_times_s;
-      has_warmup = loose.size() == 1;
-      seconds.assign(loose.begin() + (loose.size() > 1 ? 1 : 0), loose.end());
-      if (!seconds.empty()) break;
-    }
-    std::erase_if(seconds, [](double value) { return !(value > 0); });
-  }
   if (!facts.tflops_per_gpu) {
     for (const Attempt* part : parts) {
-      const auto& loose = part->loose_tflops_per_gpu;
-      if (loose.empty()) continue;
-      facts.tflops_per_gpu = base::median(
-          std::vector<double>(loose.begin() + (loose.size() > 1 ? 1 : 0), loose.end()));
+      const SteadyValues steady = steady_values(part->loose_tflops_per_gpu);
+      if (!steady.values.empty()) facts.tflops_per_gpu = base::median(steady.values);
     }
   }
-  if (seconds.empty()) return;
-  facts.step_time = step_time_of(seconds);
+  SteadyValues seconds = stated_seconds(facts, cadence);
+  bool is_derived = false;
+  if (seconds.values.empty()) {
+    seconds = derived_seconds(facts, cadence);
+    is_derived = !seconds.values.empty();
+  }
+  if (seconds.values.empty()) seconds = loose_seconds(parts);
+  if (seconds.values.empty()) return;
+  facts.step_time = step_time_of(seconds.values);
   facts.step_time->interval = cadence.interval;
-  facts.step_time->has_warmup = has_warmup;
+  facts.step_time->has_warmup = seconds.has_warmup;
   facts.step_time->is_derived = is_derived;
+  const auto world = static_cast<double>(facts.world_size.value_or(0));
   if (!facts.tokens_per_s_per_gpu && tokens > 0 && world > 0) {
     facts.tokens_per_s_per_gpu = tokens / (facts.step_time->median_s * world);
     facts.are_tokens_derived = true;

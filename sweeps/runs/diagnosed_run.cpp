@@ -102,44 +102,45 @@ json merged_run(const RunDiagnosis& diagnosis, const json& of_traces) {
   return run;
 }
 
-json no_trace_wall(const RunDiagnosis& diagnosis) {
-  json evidence = json::array();
-  if (is_out_of_memory(diagnosis)) {
-    return {{"label", name_of(WallLabel::memory)},
-            {"sub_cause", kind_of_memory(*diagnosis.facts)},
-            {"rank", diagnosis.facts->root && diagnosis.facts->root->rank >= 0
-                         ? json(diagnosis.facts->root->rank)
-                         : json()},
-            {"share_ratio", nullptr},
-            {"low_ratio", nullptr},
-            {"high_ratio", nullptr},
-            {"num_replayed_steps", 0},
-            {"ceilings", json::object()},
-            {"unknown_ratio", nullptr},
-            {"summary", diagnosis.facts->reason},
-            {"evidence", evidence}};
+/// The wall where no share of a step tells it: of a run that is out of memory, or without traces.
+json wall_without_shares(const RunDiagnosis& diagnosis) {
+  json wall = {{"label", name_of(WallLabel::unknown)},
+               {"sub_cause", nullptr},
+               {"rank", nullptr},
+               {"share_ratio", nullptr},
+               {"low_ratio", nullptr},
+               {"high_ratio", nullptr},
+               {"num_replayed_steps", 0},
+               {"ceilings", json::object()},
+               {"unknown_ratio", 1.0},
+               {"summary",
+                "There is no trace of a device: record one step of a few ranks with PyTorch's "
+                "profiler (CPU and CUDA activities) or Nsight Systems."},
+               {"evidence", json::array()}};
+  if (!is_out_of_memory(diagnosis)) return wall;
+  const RunFacts& facts = *diagnosis.facts;
+  wall["label"] = name_of(WallLabel::memory);
+  wall["sub_cause"] = kind_of_memory(facts);
+  if (facts.root && facts.root->rank >= 0) wall["rank"] = facts.root->rank;
+  wall["unknown_ratio"] = nullptr;
+  wall["summary"] = facts.reason;
+  return wall;
+}
+
+/// "tp 2", "pp 4"
+std::vector<std::string> words_of(const ParallelSizes& sizes) {
+  std::vector<std::string> words;
+  for (const ParallelSizeRow& row : parallel_sizes()) {
+    if (sizes.*row.size) words.push_back(fmt::format("{} {}", row.name, *(sizes.*row.size)));
   }
-  return {{"label", name_of(WallLabel::unknown)},
-          {"sub_cause", nullptr},
-          {"rank", nullptr},
-          {"share_ratio", nullptr},
-          {"low_ratio", nullptr},
-          {"high_ratio", nullptr},
-          {"num_replayed_steps", 0},
-          {"ceilings", json::object()},
-          {"unknown_ratio", 1.0},
-          {"summary",
-           "There is no trace of a device: record one step of a few ranks with PyTorch's "
-           "profiler (CPU and CUDA activities) or Nsight Systems."},
-          {"evidence", evidence}};
+  return words;
 }
 
 std::string sizes_text(const RunFacts& facts) {
-  std::vector<std::string> words;
+  std::vector<std::string> words = words_of(facts.parallel);
   const auto add = [&](const char* name, const std::optional<int64_t>& value) {
     if (value) words.push_back(fmt::format("{} {}", name, *value));
   };
-  for (const ParallelSizeRow& row : parallel_sizes()) add(row.name, facts.parallel.*row.size);
   add("micro-batch", facts.micro_batch_size);
   add("global batch", facts.global_batch_size);
   add("sequence", facts.seq_length);
@@ -213,21 +214,14 @@ std::string remedies_text(const RunDiagnosis& diagnosis) {
   return text;
 }
 
-}  // namespace
-
-namespace {
-
-/// A log and traces that say different sizes of the world are hardly of one run.
-void note_other_world(RunDiagnosis& diagnosis) {
-  if (!diagnosis.facts || !diagnosis.facts->world_size || !diagnosis.traces) return;
-  const RunFacts& facts = *diagnosis.facts;
+/// `what` says another size of the world than a trace: they are hardly of one run.
+void note_other_world(std::string_view what, int64_t world_size, RunDiagnosis& diagnosis) {
   for (const profiler::ImportedTrace& trace : diagnosis.traces->traces) {
     const std::optional<int64_t> of_trace = trace.facts.world_size;
-    if (!of_trace || *of_trace == *facts.world_size) continue;
+    if (!of_trace || *of_trace == world_size) continue;
     diagnosis.notes.push_back(fmt::format(
-        "{} is of a run of {} ranks, {} of one of {}: they do not seem to be of one run",
-        facts.files.empty() ? "the log" : facts.files.front(), *facts.world_size, trace.facts.file,
-        *of_trace));
+        "{} is of a run of {} ranks, {} of one of {}: they do not seem to be of one run", what,
+        world_size, trace.facts.file, *of_trace));
     return;
   }
 }
@@ -277,7 +271,7 @@ spec::dialects::RunConfig config_of_facts(const RunDiagnosis& diagnosis) {
   return config;
 }
 
-/// Whether kernels ran that only experts have. Also where no kernel is known.
+/// Whether kernels ran that only experts have; true, too, where no kernel is known.
 bool shows_experts(const profiler::KernelCosts& kernels) {
   using profiler::KernelClass;
   const auto has_some = [](double ratio) { return ratio > 0; };
@@ -329,15 +323,8 @@ void note_missing_remedy(const FoundWall& wall, const RunToMend& run, RunDiagnos
 /// What makes a configuration one of another run than the traces.
 void note_contradictions(const profiler::GroupCosts& groups,
                          const spec::dialects::RunConfig& config, RunDiagnosis& diagnosis) {
-  for (const profiler::ImportedTrace& trace : diagnosis.traces->traces) {
-    const std::optional<int64_t> of_trace = trace.facts.world_size;
-    if (config.stated_world_size <= 0 || !of_trace || *of_trace == config.stated_world_size) {
-      continue;
-    }
-    diagnosis.notes.push_back(fmt::format(
-        "the command is of a run of {} ranks, {} of one of {}: they do not seem to be of one run",
-        config.stated_world_size, trace.facts.file, *of_trace));
-    break;
+  if (config.stated_world_size > 0) {
+    note_other_world("the command", config.stated_world_size, diagnosis);
   }
   for (std::string& sentence : contradicted_sizes(groups, config.knobs)) {
     diagnosis.notes.push_back(std::move(sentence));
@@ -362,15 +349,6 @@ void add_traced_layout(RunDiagnosis& diagnosis, RunToMend& run) {
     if (world == 0 && !run.is_config_known) spec::set_dp_for(num_traced, knobs);
   }
   if (world > 0) spec::set_dp_for(world, knobs);
-}
-
-/// "tp 2", "pp 4"
-std::vector<std::string> words_of(const ParallelSizes& sizes) {
-  std::vector<std::string> words;
-  for (const ParallelSizeRow& row : parallel_sizes()) {
-    if (sizes.*row.size) words.push_back(fmt::format("{} {}", row.name, *(sizes.*row.size)));
-  }
-  return words;
 }
 
 /// Whether a configuration says that tensors go to the host's memory, in whatever words.
@@ -410,11 +388,26 @@ void add_traced_recompute(const FoundWall& wall, RunDiagnosis& diagnosis, RunToM
   }
 }
 
+/// What is told of a run whose configuration nobody has stands on less.
+void note_unknown_config(const RunToMend& run, RunDiagnosis& diagnosis) {
+  const std::vector<std::string> traced_sizes = words_of(diagnosis.traced_sizes);
+  const std::string layout =
+      traced_sizes.empty()
+          ? std::string()
+          : fmt::format(" and the groups in the traces ({})", fmt::join(traced_sizes, ", "));
+  diagnosis.notes.push_back(fmt::format(
+      "no command or configuration of the run {}: what to change is told from {}'s defaults{}; "
+      "name {} with --run",
+      diagnosis.has_unread_config ? "is understood" : "is known",
+      framework_title(run.config->dialect), layout,
+      diagnosis.has_unread_config ? "another" : "it"));
+}
+
 void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   RunToMend run;
   run.is_config_known = diagnosis.config.has_value();
   run.config = diagnosis.config ? *diagnosis.config : config_of_facts(diagnosis);
-  // Its models have no sizes but by their name.
+  // Torchtitan's models have no sizes but by their name.
   const bool is_by_name = run.config->dialect == spec::dialects::Dialect::torchtitan;
   if (is_by_name && run.config->model_name.empty() && diagnosis.facts) {
     run.config->model_name = diagnosis.facts->model_name;
@@ -442,17 +435,7 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   }
   diagnosis.remedies.insert(diagnosis.remedies.begin(), asked.begin(), asked.end());
   if (!diagnosis.config && (wall.label != WallLabel::unknown || !diagnosis.remedies.empty())) {
-    const std::vector<std::string> traced_sizes = words_of(diagnosis.traced_sizes);
-    const std::string layout =
-        traced_sizes.empty()
-            ? std::string()
-            : fmt::format(" and the groups in the traces ({})", fmt::join(traced_sizes, ", "));
-    diagnosis.notes.push_back(fmt::format(
-        "no command or configuration of the run {}: what to change is told from {}'s defaults{}; "
-        "name {} with --run",
-        diagnosis.has_unread_config ? "is understood" : "is known",
-        framework_title(run.config->dialect), layout,
-        diagnosis.has_unread_config ? "another" : "it"));
+    note_unknown_config(run, diagnosis);
   }
 }
 
@@ -602,7 +585,11 @@ RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun&
   } else if (!files.traces.empty()) {
     diagnosis.traces = diagnose_traces(files.traces, about.hardware.get(), memory);
   }
-  note_other_world(diagnosis);
+  if (diagnosis.facts && diagnosis.facts->world_size && diagnosis.traces) {
+    const std::vector<std::string>& logs = diagnosis.facts->files;
+    note_other_world(logs.empty() ? "the log" : logs.front(), *diagnosis.facts->world_size,
+                     diagnosis);
+  }
   add_stated_config(files, about, diagnosis);
   if (!diagnosis.config && diagnosis.facts) diagnosis.config = diagnosis.facts->config;
   if (!diagnosis.facts && !diagnosis.traces && !diagnosis.config) {
@@ -618,7 +605,7 @@ json to_json(const RunDiagnosis& diagnosis) {
   json document = diagnosis.traces ? to_json(*diagnosis.traces)
                                    : json{{"run", json::object()}, {"ranks", json::array()}};
   if (!diagnosis.traces || is_out_of_memory(diagnosis)) {
-    document["wall"] = no_trace_wall(diagnosis);
+    document["wall"] = wall_without_shares(diagnosis);
   }
   document["run"] = merged_run(diagnosis, document["run"]);
   document["notes"] = diagnosis.notes;
@@ -648,7 +635,7 @@ std::string run_text(const RunDiagnosis& diagnosis, std::optional<size_t> width)
     text += "\n" + wall_text(diagnosis.traces->wall);
   } else {
     text += fmt::format("\nwall: unknown. {}\n",
-                        no_trace_wall(diagnosis)["summary"].get<std::string>());
+                        wall_without_shares(diagnosis)["summary"].get<std::string>());
   }
   for (const std::string& note : diagnosis.notes) text += "note: " + one_line(note) + "\n";
   return text + remedies_text(diagnosis);

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <string>
 
-#include "sweeps/runs/failure_forms.h"
 #include "sweeps/runs/log_collector.h"
 #include "sweeps/runs/text_scan.h"
 
@@ -19,7 +18,6 @@ using log_text::integer_behind;
 using log_text::leading_integer;
 
 constexpr int64_t kMostCode = 255;
-constexpr int64_t kMostRank = 1'000'000;
 constexpr int kAbort = 6;
 constexpr int kKill = 9;
 constexpr int kTerminate = 15;
@@ -69,8 +67,8 @@ bool may_train(std::string_view command) {
 /// several are named, or none.
 int rank_in(std::string_view text) {
   for (const std::string_view key : {": task ", "process rank ", "[rank: "}) {
-    const auto rank = integer_behind(text, key);
-    if (rank && *rank >= 0 && *rank < kMostRank) return static_cast<int>(*rank);
+    const int rank = log_text::rank_of(integer_behind(text, key));
+    if (rank >= 0) return rank;
   }
   return -1;
 }
@@ -162,7 +160,7 @@ bool read_killed_by_shell(const FailureForm& form, std::string_view text, size_t
 
 bool read_killed_worker(const FailureForm& form, std::string_view text, size_t, LogCollector& log) {
   // Slurm kills the workers with their ranks.
-  log.add_failure(log.is_step_ended ? failure_form("ended") : form, -1, text);
+  log.add_failure(log.is_step_ended ? failure_form("ended") : form, text);
   return true;
 }
 
@@ -192,8 +190,7 @@ bool read_box_time(const FailureForm&, std::string_view, size_t, LogCollector& l
   return log.time().has_value();
 }
 bool read_box_rank(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
-  const auto rank = leading_integer(text.substr(at + form.anchor.size()));
-  log.box_rank = rank && *rank >= 0 && *rank < kMostRank ? static_cast<int>(*rank) : -1;
+  log.box_rank = log_text::rank_of(leading_integer(text.substr(at + form.anchor.size())));
   return true;
 }
 

@@ -35,13 +35,11 @@ using processes::read_signalled_task;
 using processes::read_step_end;
 using processes::read_task;
 
-constexpr int64_t kMostNamedRank = 1'000'000;
-
 /// "[Rank 5]" or "Rank 5," in the line itself; -1 where it does not say.
 int named_rank(std::string_view text) {
   for (const std::string_view key : {"[Rank ", "Rank "}) {
-    const auto rank = integer_behind(text, key);
-    if (rank && *rank >= 0 && *rank < kMostNamedRank) return static_cast<int>(*rank);
+    const int rank = log_text::rank_of(integer_behind(text, key));
+    if (rank >= 0) return rank;
   }
   return -1;
 }
@@ -49,7 +47,7 @@ int named_rank(std::string_view text) {
 bool read_queue_error(const FailureForm& form, std::string_view text, size_t at,
                       LogCollector& log) {
   log.prove_rocm();
-  log.add_failure(form, -1, text.substr(text.find("HSA_", at)));
+  log.add_failure(form, text.substr(text.find("HSA_", at)));
   return true;
 }
 
@@ -111,7 +109,7 @@ bool read_gloo_timeout(const FailureForm& form, std::string_view text, size_t at
   timeout.waited_ms = *waited;
   timeout.operation =
       fmt::format("a {} over gloo", log_text::printable(log_text::up_to(*operation, " "), 40));
-  Failure* failure = log.add_failure(form, -1, "");
+  Failure* failure = log.add_failure(form, "");
   if (failure != nullptr) failure->timeout = timeout;
   return true;
 }
@@ -127,9 +125,9 @@ bool read_monitored_barrier(const FailureForm& form, std::string_view text, size
   const std::string_view list = text.substr(first, at - first);
   std::vector<int> missing;
   for (std::string_view rest = list; !rest.empty() && missing.size() < kMostMissing;) {
-    const auto rank = leading_integer(rest);
-    if (!rank || *rank < 0 || *rank >= kMostNamedRank) return false;
-    missing.push_back(static_cast<int>(*rank));
+    const int rank = log_text::rank_of(leading_integer(rest));
+    if (rank < 0) return false;
+    missing.push_back(rank);
     rest.remove_prefix(std::min(rest.find_first_of(","), rest.size() - 1) + 1);
   }
   const auto waited_ms = leading_integer(text.substr(at + form.anchor.size()));
@@ -138,7 +136,7 @@ bool read_monitored_barrier(const FailureForm& form, std::string_view text, size
   if (waited_ms && *waited_ms > 0) {
     detail += " in " + words_of_seconds(static_cast<double>(*waited_ms) / 1e3);
   }
-  Failure* failure = log.add_failure(form, -1, detail);
+  Failure* failure = log.add_failure(form, detail);
   if (failure != nullptr) failure->missing_ranks = std::move(missing);
   return true;
 }
@@ -146,9 +144,8 @@ bool read_monitored_barrier(const FailureForm& form, std::string_view text, size
 /// "Timed out initializing process group in store based barrier on rank: 3, for key: ...".
 bool read_store_barrier(const FailureForm& form, std::string_view text, size_t at,
                         LogCollector& log) {
-  const auto named = leading_integer(text.substr(at + form.anchor.size()));
-  const bool is_rank = named && *named >= 0 && *named < kMostNamedRank;
-  log.add_failure(form, log.rank() >= 0 || !is_rank ? -1 : static_cast<int>(*named), text);
+  const int named = log_text::rank_of(leading_integer(text.substr(at + form.anchor.size())));
+  log.add_failure(form, log.rank() >= 0 ? log.rank() : named, text);
   return true;
 }
 
@@ -160,7 +157,7 @@ bool read_store_timeout(const FailureForm& form, std::string_view text, size_t a
   const bool is_class = front.size() >= 2 && front.ends_with('E') &&
                         std::isalpha(static_cast<unsigned char>(front[front.size() - 2])) != 0;
   if (!is_class && !front.ends_with(" got e")) return false;
-  log.add_failure(form, -1, text);
+  log.add_failure(form, text);
   return true;
 }
 
@@ -212,10 +209,7 @@ bool read_bad_number(const FailureForm& form, std::string_view text, size_t at, 
   if (iteration) sentence += fmt::format(" in iteration {}", *iteration);
   // "Unexpected result nan on rank 0 at iteration #3 invocation #1".
   int rank = named_rank(text);
-  const auto on_rank = integer_behind(text, " on rank ");
-  if (rank < 0 && on_rank && *on_rank >= 0 && *on_rank < kMostNamedRank) {
-    rank = static_cast<int>(*on_rank);
-  }
+  if (rank < 0) rank = log_text::rank_of(integer_behind(text, " on rank "));
   Failure* failure = log.add_failure(form, rank, sentence);
   if (failure != nullptr && iteration && *iteration > 0) failure->after_step = *iteration - 1;
   return true;
@@ -223,7 +217,7 @@ bool read_bad_number(const FailureForm& form, std::string_view text, size_t at, 
 
 /// What a bare message says once the class in front of it is taken off.
 bool read_message(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
-  log.add_failure(form, -1, text.substr(at + form.anchor.size()));
+  log.add_failure(form, text.substr(at + form.anchor.size()));
   return true;
 }
 
@@ -232,7 +226,7 @@ bool read_boxed_message(const FailureForm& form, std::string_view text, size_t a
                         LogCollector& log) {
   constexpr std::string_view kWall = "\xe2\x94\x82";  // U+2502
   const std::string_view said = text.substr(at + form.anchor.size());
-  log.add_failure(form, -1, said.substr(0, std::min(said.find(kWall), said.size())));
+  log.add_failure(form, said.substr(0, std::min(said.find(kWall), said.size())));
   return true;
 }
 
@@ -252,14 +246,14 @@ bool read_kernel_failure(const FailureForm& form, std::string_view text, size_t 
   constexpr int64_t kLastOfKernels = 719;   // cudaErrorLaunchFailure
   const auto number = leading_integer(text.substr(at + form.anchor.size()));
   if (!number || *number < kFirstOfKernels || *number > kLastOfKernels) return false;
-  log.add_failure(form, -1, text.substr(at));
+  log.add_failure(form, text.substr(at));
   return true;
 }
 
 /// What srun says of itself.
 bool read_srun(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
   if (text.substr(0, at).find("srun: error: ") == std::string_view::npos) return false;
-  log.add_failure(form, -1, text);
+  log.add_failure(form, text);
   return true;
 }
 
@@ -274,7 +268,7 @@ bool read_given_back(const FailureForm&, std::string_view, size_t, LogCollector&
 bool read_revoked(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
   if (text.substr(0, at).find("Job allocation ") == std::string_view::npos) return false;
   if (log.is_allocation_given_back) return false;
-  log.add_failure(form, -1, text);
+  log.add_failure(form, text);
   return true;
 }
 
@@ -286,13 +280,13 @@ bool read_lost_peer(const FailureForm& form, std::string_view text, size_t at, L
   const bool is_warning =
       torch_level(text) == 'W' && text.find("TCPStore") != std::string_view::npos;
   if (is_warning || text.substr(0, at).ends_with('\'')) return false;
-  log.add_failure(form, -1, text);
+  log.add_failure(form, text);
   return true;
 }
 
 /// The words of the row say all.
 bool read_without_detail(const FailureForm& form, std::string_view, size_t, LogCollector& log) {
-  log.add_failure(form, -1, "");
+  log.add_failure(form, "");
   return true;
 }
 
@@ -302,7 +296,7 @@ bool read_slurm(const FailureForm& form, std::string_view text, size_t at, LogCo
   std::string_view said = text.substr(stars == std::string_view::npos ? 0 : stars + 4);
   said = said.substr(0, std::min(said.find(" ***"), said.size()));
   log.is_step_ended = true;
-  log.add_failure(form, -1, said);
+  log.add_failure(form, said);
   return true;
 }
 
@@ -333,47 +327,49 @@ constexpr ForeignStatus kFailed = ForeignStatus::failed;
 constexpr ForeignStatus kCrashed = ForeignStatus::crashed;
 constexpr ForeignStatus kHung = ForeignStatus::hung;
 constexpr ForeignStatus kInterrupted = ForeignStatus::interrupted;
-constexpr bool kInTraceback = true;
-constexpr bool kOfAnother = true;
+constexpr unsigned kInTraceback = FailureForm::kInTraceback;
+constexpr unsigned kSawOthers = FailureForm::kSawOthers;
+constexpr std::string_view kOutsideAllocator = "out of GPU memory outside of PyTorch's allocator";
+constexpr std::string_view kHostOom = "the host ran out of memory (not the GPU)";
+constexpr std::string_view kPeerGone = "another rank is gone";
 
 /// In the order of blame within a class.
 constexpr FailureForm kFailureForms[] = {
     // Slurm and other schedulers.
     {"slurm-time-limit", "DUE TO TIME LIMIT", kInterrupted, Blame::outside, "Slurm's time limit",
-     false, read_slurm},
+     read_slurm},
     {"slurm-preempted", "DUE TO PREEMPTION", kInterrupted, Blame::outside, "preempted by Slurm",
-     false, read_slurm},
+     read_slurm},
     {"slurm-preempted", "DUE TO JOB REQUEUE", kInterrupted, Blame::outside, "requeued by Slurm",
-     false, read_slurm},
+     read_slurm},
     {"slurm-node-failure", "DUE TO NODE FAILURE", kInterrupted, Blame::outside, "a node failed",
-     false, read_slurm},
+     read_slurm},
     {"slurm-node-failure", "srun: error: Node failure on ", kInterrupted, Blame::outside,
      "a node failed"},
-    {"slurm-cancelled", "DUE to SIGNAL", kInterrupted, Blame::outside, "cancelled", false,
-     read_slurm},
-    {"slurm-cancelled", " CANCELLED AT ", kInterrupted, Blame::outside, "ended by Slurm", false,
+    {"slurm-cancelled", "DUE to SIGNAL", kInterrupted, Blame::outside, "cancelled", read_slurm},
+    {"slurm-cancelled", " CANCELLED AT ", kInterrupted, Blame::outside, "ended by Slurm",
      read_other_cancel},
     {"slurm-cancelled", " has been revoked", kInterrupted, Blame::outside,
-     "Slurm took the nodes back", false, read_revoked},
+     "Slurm took the nodes back", read_revoked},
     {"time-limit", "PBS: job killed: walltime", kInterrupted, Blame::outside,
      "the time limit of PBS"},
     {"time-limit", "TERM_RUNLIMIT: ", kInterrupted, Blame::outside, "the time limit of LSF"},
     // Configuration.
     {"arguments", "error: unrecognized arguments:", kFailed, Blame::cause,
-     "flags that this release does not know", false, read_message},
+     "flags that this release does not know", read_message},
     {"arguments", "nrecognized options: ", kFailed, Blame::cause,
-     "options that this release does not know", false, read_boxed_message},
+     "options that this release does not know", read_boxed_message},
     {"arguments", "error: ambiguous option: ", kFailed, Blame::cause,
-     "the beginning of a flag fits several", false, read_message},
+     "the beginning of a flag fits several", read_message},
     {"arguments", "error: argument --", kFailed, Blame::cause, "a flag has a wrong value"},
     {"arguments", "error: the following arguments are required:", kFailed, Blame::cause,
-     "flags are missing", false, read_message},
+     "flags are missing", read_message},
     {"arguments", "omegaconf.errors.", kFailed, Blame::cause, "an override does not fit"},
     {"arguments", "Could not override '", kFailed, Blame::cause, "an override does not fit"},
     {"slurm-step", "Unable to create step for job ", kFailed, Blame::cause,
-     "Slurm could not start the tasks", false, read_srun},
+     "Slurm could not start the tasks", read_srun},
     {"slurm-step", " launch failed: ", kFailed, Blame::cause, "Slurm could not start the tasks",
-     false, read_srun},
+     read_srun},
     // What the machine lacks, whatever is run on it.
     {"no-device", "Found no NVIDIA driver", kFailed, Blame::cause, "there is no driver of a GPU"},
     {"no-device", "CUDA driver version is insufficient", kFailed, Blame::cause,
@@ -382,40 +378,33 @@ constexpr FailureForm kFailureForms[] = {
     {"no-device", "No HIP GPUs are available", kFailed, Blame::cause, "there is no GPU"},
     {"no-device", "no CUDA-capable device is detected", kFailed, Blame::cause, "there is no GPU"},
     {"library", "cannot open shared object file", kFailed, Blame::cause, "a library is missing",
-     kInTraceback},
+     nullptr, kInTraceback},
     {"library", "error while loading shared libraries", kFailed, Blame::cause,
      "a library is missing"},
     {"import", "ModuleNotFoundError: ", kFailed, Blame::cause, "a module of Python is missing",
-     kInTraceback, read_message},
+     read_message, kInTraceback},
     {"import", "ImportError: ", kFailed, Blame::cause, "a module of Python cannot be loaded",
-     kInTraceback, read_message},
+     read_message, kInTraceback},
     // Memory of a device.
-    {"cuda-oom", "out of memory. Tried to allocate", kOom, Blame::cause, "out of GPU memory", false,
+    {"cuda-oom", "out of memory. Tried to allocate", kOom, Blame::cause, "out of GPU memory",
      out_of_memory::read_allocator},
-    {"cuda-oom", "OutOfMemoryError", kOom, Blame::cause, "out of GPU memory", kInTraceback,
-     out_of_memory::read_exception_class},
-    {"cuda-oom", "CUDA error: out of memory", kOom, Blame::cause,
-     "out of GPU memory outside of PyTorch's allocator"},
-    {"cuda-oom", "CUDA driver error: out of memory", kOom, Blame::cause,
-     "out of GPU memory outside of PyTorch's allocator"},
-    {"cuda-oom", "CUDA Error: out of memory", kOom, Blame::cause,
-     "out of GPU memory outside of PyTorch's allocator"},
-    {"cuda-oom", "CUDA_ERROR_OUT_OF_MEMORY", kOom, Blame::cause,
-     "out of GPU memory outside of PyTorch's allocator"},
-    {"cuda-oom", "cudaErrorMemoryAllocation", kOom, Blame::cause,
-     "out of GPU memory outside of PyTorch's allocator"},
-    {"cuda-oom", "Triton Error [CUDA]: out of memory", kOom, Blame::cause,
-     "out of GPU memory outside of PyTorch's allocator"},
-    {"cuda-oom", "HIP error: out of memory", kOom, Blame::cause,
-     "out of GPU memory outside of PyTorch's allocator", false, out_of_memory::read_rocm},
-    {"cuda-oom", "'out of memory'", kOom, Blame::cause,
-     "out of GPU memory outside of PyTorch's allocator", false, out_of_memory::read_quoted},
+    {"cuda-oom", "OutOfMemoryError", kOom, Blame::cause, "out of GPU memory",
+     out_of_memory::read_exception_class, kInTraceback},
+    {"cuda-oom", "CUDA error: out of memory", kOom, Blame::cause, kOutsideAllocator},
+    {"cuda-oom", "CUDA driver error: out of memory", kOom, Blame::cause, kOutsideAllocator},
+    {"cuda-oom", "CUDA Error: out of memory", kOom, Blame::cause, kOutsideAllocator},
+    {"cuda-oom", "CUDA_ERROR_OUT_OF_MEMORY", kOom, Blame::cause, kOutsideAllocator},
+    {"cuda-oom", "cudaErrorMemoryAllocation", kOom, Blame::cause, kOutsideAllocator},
+    {"cuda-oom", "Triton Error [CUDA]: out of memory", kOom, Blame::cause, kOutsideAllocator},
+    {"cuda-oom", "HIP error: out of memory", kOom, Blame::cause, kOutsideAllocator,
+     out_of_memory::read_rocm},
+    {"cuda-oom", "'out of memory'", kOom, Blame::cause, kOutsideAllocator,
+     out_of_memory::read_quoted},
     {"cuda-oom", "_STATUS_ALLOC_FAILED", kOom, Blame::cause,
      "no GPU memory was left for a library"},
     {"cuda-oom", "miopenStatusAllocFailed", kOom, Blame::cause,
-     "no GPU memory was left for a library", false, out_of_memory::read_rocm},
-    {"cuda-oom", "HSA_STATUS_ERROR_OUT_OF_RESOURCES", kOom, Blame::cause,
-     "out of GPU memory outside of PyTorch's allocator", false,
+     "no GPU memory was left for a library", out_of_memory::read_rocm},
+    {"cuda-oom", "HSA_STATUS_ERROR_OUT_OF_RESOURCES", kOom, Blame::cause, kOutsideAllocator,
      out_of_memory::read_queue_without_memory},
     {"cuda-oom", "Failed to CUDA calloc", kOom, Blame::cause, "no GPU memory was left for NCCL"},
     // Memory of the host.
@@ -426,11 +415,10 @@ constexpr FailureForm kFailureForms[] = {
     {"host-oom", "ut of memory: Kill", kOom, Blame::cause,
      "the host ran out of memory (not the GPU): the kernel killed a process"},
     {"host-oom", "OOMKilled", kOom, Blame::cause,
-     "the host ran out of memory (not the GPU): a container was killed", false,
+     "the host ran out of memory (not the GPU): a container was killed",
      out_of_memory::read_container},
     {"host-oom", "exceeded memory limit (", kOom, Blame::cause,
-     "the host ran out of memory (not the GPU): the job was killed", false,
-     out_of_memory::read_job_limit},
+     "the host ran out of memory (not the GPU): the job was killed", out_of_memory::read_job_limit},
     {"host-oom", "node was low on resource: memory", kOom, Blame::cause,
      "the host ran out of memory (not the GPU): a pod was evicted"},
     {"host-oom", "PBS: job killed: mem ", kOom, Blame::cause,
@@ -445,58 +433,53 @@ constexpr FailureForm kFailureForms[] = {
      "the host ran out of memory (not the GPU): Ray killed a process"},
     // Its process lives to tell it: no scheduler ended the run.
     {"host-oom", "is killed by signal: Killed", kOom, Blame::cause,
-     "the host ran out of memory (not the GPU): a worker that loads data was killed", false,
+     "the host ran out of memory (not the GPU): a worker that loads data was killed",
      read_killed_worker},
-    {"host-oom", "MemoryError", kOom, Blame::cause, "the host ran out of memory (not the GPU)",
-     kInTraceback, out_of_memory::read_memory_error},
-    {"host-oom", "std::bad_alloc", kOom, Blame::cause, "the host ran out of memory (not the GPU)",
-     false, out_of_memory::read_bad_alloc},
+    {"host-oom", "MemoryError", kOom, Blame::cause, kHostOom, out_of_memory::read_memory_error,
+     kInTraceback},
+    {"host-oom", "std::bad_alloc", kOom, Blame::cause, kHostOom, out_of_memory::read_bad_alloc},
     {"host-oom", ": Out Of Memory", kOom, Blame::cause,
-     "the host ran out of memory (not the GPU): a task was killed", false, read_task},
-    {"host-oom", "DefaultCPUAllocator: can't allocate memory", kOom, Blame::cause,
-     "the host ran out of memory (not the GPU)"},
-    {"host-oom", "Cannot allocate memory", kOom, Blame::cause,
-     "the host ran out of memory (not the GPU)", kInTraceback},
+     "the host ran out of memory (not the GPU): a task was killed", read_task},
+    {"host-oom", "DefaultCPUAllocator: can't allocate memory", kOom, Blame::cause, kHostOom},
+    {"host-oom", "Cannot allocate memory", kOom, Blame::cause, kHostOom, nullptr, kInTraceback},
     {"disk-full", "No space left on device", kFailed, Blame::error, "a disk is full"},
     {"disk-full", "Disk quota exceeded", kFailed, Blame::error, "the quota of a disk is full"},
     // Devices and networks.
     {"cuda-error", "uncorrectable ECC error", kCrashed, Blame::error, "a GPU's memory is faulty"},
     {"cuda-error", "NVRM: Xid", kCrashed, Blame::error, "the GPU's driver reports a fault"},
-    {"cuda-error", "CUDA error: ", kCrashed, Blame::error, "an error of CUDA", false,
-     read_device_error},
-    {"cuda-error", "HIP error: ", kCrashed, Blame::error, "an error of HIP", false,
-     read_device_error},
-    {"cuda-error", "Cuda failure ", kCrashed, Blame::error, "an error of CUDA", false,
+    {"cuda-error", "CUDA error: ", kCrashed, Blame::error, "an error of CUDA", read_device_error},
+    {"cuda-error", "HIP error: ", kCrashed, Blame::error, "an error of HIP", read_device_error},
+    {"cuda-error", "Cuda failure ", kCrashed, Blame::error, "an error of CUDA",
      read_kernel_failure},
     {"cuda-error", "Memory access fault by GPU", kCrashed, Blame::error,
      "the GPU touched memory that is not there"},
     {"cuda-error", "borting with error : HSA_STATUS_", kCrashed, Blame::error,
-     "the GPU's runtime gave a queue up", false, read_queue_error},
+     "the GPU's runtime gave a queue up", read_queue_error},
     {"address-in-use", "EADDRINUSE", kFailed, Blame::error, "the port is taken"},
     // Python.
     {"interrupted", "KeyboardInterrupt", kInterrupted, Blame::ending,
-     "interrupted from the keyboard", kInTraceback},
+     "interrupted from the keyboard", nullptr, kInTraceback},
     {"interrupted", "exiting program after receiving SIGTERM", kInterrupted, Blame::outside,
-     "asked to end by SIGTERM", false, read_without_detail},
+     "asked to end by SIGTERM", read_without_detail},
     {"interrupted", "SIGTERMException", kInterrupted, Blame::ending, "asked to end by SIGTERM",
-     kInTraceback, read_without_detail},
+     read_without_detail, kInTraceback},
     {"interrupted", "SignalException: Process", kInterrupted, Blame::ending,
      "the launcher was asked to end"},
     {"interrupted", " death signal, shutting down workers", kInterrupted, Blame::ending,
      "the launcher was asked to end"},
     // Numbers.
-    {"nan", "Unexpected result nan", kWrong, Blame::numbers, "NaN", false, read_bad_number},
-    {"nan", "Unexpected result inf", kWrong, Blame::numbers, "infinity", false, read_bad_number},
-    {"nan", "Unexpected result -inf", kWrong, Blame::numbers, "infinity", false, read_bad_number},
-    {"nan", "found NaN in local", kWrong, Blame::numbers, "NaN", false, read_bad_number},
-    {"nan", "found Inf in local", kWrong, Blame::numbers, "infinity", false, read_bad_number},
+    {"nan", "Unexpected result nan", kWrong, Blame::numbers, "NaN", read_bad_number},
+    {"nan", "Unexpected result inf", kWrong, Blame::numbers, "infinity", read_bad_number},
+    {"nan", "Unexpected result -inf", kWrong, Blame::numbers, "infinity", read_bad_number},
+    {"nan", "found NaN in local", kWrong, Blame::numbers, "NaN", read_bad_number},
+    {"nan", "found Inf in local", kWrong, Blame::numbers, "infinity", read_bad_number},
     {"nan", "Current loss scale already at minimum", kWrong, Blame::numbers,
      "gradients overflow at every loss scale"},
     // Waiting.
     {"nccl-timeout", "Watchdog caught collective operation timeout", kHung, Blame::waiting,
-     "waited for others in a collective", false, read_collective_timeout, kOfAnother},
-    {"nccl-queue", "last enqueued ", kHung, Blame::waiting, "", false, read_work_queue},
-    {"nccl-queue", "Last enqueued ", kHung, Blame::waiting, "", false, read_work_queue},
+     "waited for others in a collective", read_collective_timeout, kSawOthers},
+    {"nccl-queue", "last enqueued ", kHung, Blame::waiting, "", read_work_queue},
+    {"nccl-queue", "Last enqueued ", kHung, Blame::waiting, "", read_work_queue},
     {"nccl-timeout", "eartbeat monitor timed out", kHung, Blame::waiting,
      "the process was stuck: its watchdog did not move"},
     {"nccl-timeout", "watchdog got stuck for", kHung, Blame::waiting,
@@ -504,113 +487,109 @@ constexpr FailureForm kFailureForms[] = {
     {"nccl-timeout", "due to ProcessGroupNCCL watchdog hang", kHung, Blame::waiting,
      "the process was stuck: its watchdog did not move"},
     {"barrier-timeout", " failed to pass monitoredBarrier in ", kHung, Blame::waiting,
-     "waited for others at a barrier", false, read_monitored_barrier, kOfAnother},
-    {"gloo-timeout", "Timed out waiting ", kHung, Blame::waiting, "waited for others", false,
-     read_gloo_timeout, kOfAnother},
+     "waited for others at a barrier", read_monitored_barrier, kSawOthers},
+    {"gloo-timeout", "Timed out waiting ", kHung, Blame::waiting, "waited for others",
+     read_gloo_timeout, kSawOthers},
     {"nccl-failed", "Some NCCL operations have failed or timed out", kHung, Blame::consequence,
-     "collectives had failed or timed out", false, nullptr, kOfAnother},
+     "collectives had failed or timed out", nullptr, kSawOthers},
     {"nccl-failed", "dump signal due to a collective timeout", kHung, Blame::consequence,
-     "collectives had failed or timed out", false, nullptr, kOfAnother},
+     "collectives had failed or timed out", nullptr, kSawOthers},
     {"nccl-failed", "debug info, due to collective timeout", kHung, Blame::consequence,
-     "collectives had failed or timed out", false, nullptr, kOfAnother},
+     "collectives had failed or timed out", nullptr, kSawOthers},
     {"rendezvous", "in store based barrier on rank: ", kHung, Blame::waiting,
-     "not all ranks came together", false, read_store_barrier, kOfAnother},
+     "not all ranks came together", read_store_barrier, kSawOthers},
     {"rendezvous", "RendezvousTimeoutError", kHung, Blame::waiting, "not all ranks came together",
-     kInTraceback, nullptr, kOfAnother},
+     nullptr, kInTraceback | kSawOthers},
     {"rendezvous", "rror: Socket Timeout", kHung, Blame::waiting, "another rank did not answer",
-     false, read_store_timeout, kOfAnother},
+     read_store_timeout, kSawOthers},
     {"rendezvous", "rror: wait timeout after ", kHung, Blame::waiting,
-     "another rank did not answer", false, read_store_timeout, kOfAnother},
+     "another rank did not answer", read_store_timeout, kSawOthers},
     {"rendezvous", "The client socket has timed out after ", kHung, Blame::waiting,
-     "the first rank could not be reached", false, nullptr, kOfAnother},
-    {"rendezvous", " seconds waiting for clients", kHung, Blame::waiting,
-     "not all ranks came together", false, nullptr, kOfAnother},
+     "the first rank could not be reached", nullptr, kSawOthers},
+    {"rendezvous", " seconds waiting for clients", kHung, Blame::waiting, "not all ranks came together",
+     nullptr, kSawOthers},
     // A peer is gone, or somebody ended it.
-    {"slurm-cancelled", " CANCELLED AT ", kInterrupted, Blame::ending, "cancelled", false,
+    {"slurm-cancelled", " CANCELLED AT ", kInterrupted, Blame::ending, "cancelled",
      read_plain_cancel},
-    {"peer-gone", "ncclRemoteError", kCrashed, Blame::ending, "another rank is gone", false,
-     nullptr, kOfAnother},
+    {"peer-gone", "ncclRemoteError", kCrashed, Blame::ending, kPeerGone, nullptr, kSawOthers},
     {"peer-gone", "remote process exited or there was a network error", kCrashed, Blame::ending,
-     "another rank is gone", false, nullptr, kOfAnother},
+     kPeerGone, nullptr, kSawOthers},
     {"nccl-error", "NCCL error in: ", kCrashed, Blame::ending, "NCCL failed"},
-    {"nccl-error", "NCCL Error ", kCrashed, Blame::ending, "NCCL failed", kInTraceback},
+    {"nccl-error", "NCCL Error ", kCrashed, Blame::ending, "NCCL failed", nullptr, kInTraceback},
     {"peer-gone", "ncclSystemError", kCrashed, Blame::ending, "NCCL's network failed"},
-    {"peer-gone", "NCCL communicator was aborted", kCrashed, Blame::consequence,
-     "another rank is gone", false, nullptr, kOfAnother},
-    {"peer-gone", "Connection closed by peer", kCrashed, Blame::ending, "another rank is gone",
-     false, nullptr, kOfAnother},
-    {"peer-gone", "Connection reset by peer", kCrashed, Blame::ending, "another rank is gone",
-     false, read_lost_peer, kOfAnother},
-    {"peer-gone", "Connection closed by remote peer", kCrashed, Blame::ending,
-     "another rank is gone", false, nullptr, kOfAnother},
-    {"peer-gone", "failed to recv, got 0 bytes", kCrashed, Blame::ending, "another rank is gone",
-     false, read_lost_peer, kOfAnother},
+    {"peer-gone", "NCCL communicator was aborted", kCrashed, Blame::consequence, kPeerGone, nullptr,
+     kSawOthers},
+    {"peer-gone", "Connection closed by peer", kCrashed, Blame::ending, kPeerGone, nullptr,
+     kSawOthers},
+    {"peer-gone", "Connection reset by peer", kCrashed, Blame::ending, kPeerGone, read_lost_peer,
+     kSawOthers},
+    {"peer-gone", "Connection closed by remote peer", kCrashed, Blame::ending, kPeerGone, nullptr,
+     kSawOthers},
+    {"peer-gone", "failed to recv, got 0 bytes", kCrashed, Blame::ending, kPeerGone, read_lost_peer,
+     kSawOthers},
     {"peer-gone", "Got completion from peer ", kCrashed, Blame::ending,
-     "another rank or the way to it is gone", false, nullptr, kOfAnother},
+     "another rank or the way to it is gone", nullptr, kSawOthers},
     {"peer-gone", "RendezvousConnectionError", kCrashed, Blame::ending, "another node is gone",
-     kInTraceback, nullptr, kOfAnother},
-    {"peer-gone", "RendezvousClosedError", kCrashed, Blame::ending, "another node is gone",
-     kInTraceback, nullptr, kOfAnother},
-    {"peer-gone", "ActorDiedError", kCrashed, Blame::ending, "a worker of Ray is gone",
-     kInTraceback, nullptr, kOfAnother},
+     nullptr, kInTraceback | kSawOthers},
+    {"peer-gone", "RendezvousClosedError", kCrashed, Blame::ending, "another node is gone", nullptr,
+     kInTraceback | kSawOthers},
+    {"peer-gone", "ActorDiedError", kCrashed, Blame::ending, "a worker of Ray is gone", nullptr,
+     kInTraceback | kSawOthers},
     {"peer-gone", "A worker died or was killed while executing a task", kCrashed, Blame::ending,
-     "a worker of Ray is gone", false, nullptr, kOfAnother},
-    {"peer-gone", "Broken pipe", kCrashed, Blame::consequence, "another rank is gone", false,
-     read_lost_peer, kOfAnother},
+     "a worker of Ray is gone", nullptr, kSawOthers},
+    {"peer-gone", "Broken pipe", kCrashed, Blame::consequence, kPeerGone, read_lost_peer,
+     kSawOthers},
     // Consequences.
-    {"segfault", "Segmentation fault", kCrashed, Blame::ending, "a segmentation fault", false,
-     read_task},
+    {"segfault", "Segmentation fault", kCrashed, Blame::ending, "a segmentation fault", read_task},
     {"signal", "Bus error", kCrashed, Blame::ending, "a bus error: most often /dev/shm is full",
-     false, read_task},
+     read_task},
     {"abort", "taking the entire process down", kHung, Blame::consequence,
      "its watchdog ended the process"},
     {"abort", "terminate called ", kCrashed, Blame::consequence, "aborted"},
     {"abort", "Fatal Python error: ", kCrashed, Blame::consequence, "aborted"},
-    {"slurm-task", "DUE TO TASK FAILURE", kFailed, Blame::consequence, "a task failed", false,
-     read_slurm},
+    {"slurm-task", "DUE TO TASK FAILURE", kFailed, Blame::consequence, "a task failed", read_slurm},
     {"slurm-task", "(non-zero exit code or other failure mode)", kFailed, Blame::consequence,
-     "a task failed", false, read_slurm},
-    {"exit-code", "Exited with exit code ", kFailed, Blame::consequence, "a task failed", false,
+     "a task failed", read_slurm},
+    {"exit-code", "Exited with exit code ", kFailed, Blame::consequence, "a task failed",
      read_exit_code},
-    {"launcher", "ChildFailedError", kFailed, Blame::consequence, "a rank failed", kInTraceback},
-    {"launcher", "ProcessExitedException", kFailed, Blame::consequence, "a rank failed",
+    {"launcher", "ChildFailedError", kFailed, Blame::consequence, "a rank failed", nullptr,
      kInTraceback},
-    {"launcher", "ProcessRaisedException", kFailed, Blame::consequence, "a rank failed",
+    {"launcher", "ProcessExitedException", kFailed, Blame::consequence, "a rank failed", nullptr,
      kInTraceback},
-    {"launcher", "CalledProcessError", kFailed, Blame::consequence, "a rank failed", kInTraceback},
+    {"launcher", "ProcessRaisedException", kFailed, Blame::consequence, "a rank failed", nullptr,
+     kInTraceback},
+    {"launcher", "CalledProcessError", kFailed, Blame::consequence, "a rank failed", nullptr,
+     kInTraceback},
     // torchrun's box.
-    {"box", "Root Cause (first observed failure):", kFailed, Blame::consequence, "", false,
-     read_box_root},
-    {"box", "Failures:", kFailed, Blame::consequence, "", false, read_box_others},
-    {"box", "  time      : ", kFailed, Blame::consequence, "", false, read_box_time},
-    {"box", "  rank      : ", kFailed, Blame::consequence, "", false, read_box_rank},
-    {"box", processes::kBoxCode, kFailed, Blame::consequence, "", false, read_exit_code},
-    {"box", "forcefully exiting via 9", kFailed, Blame::consequence, "", false, read_forced},
-    {"box", "failed (exitcode: ", kFailed, Blame::consequence, "", false, read_exit_code},
+    {"box", "Root Cause (first observed failure):", kFailed, Blame::consequence, "", read_box_root},
+    {"box", "Failures:", kFailed, Blame::consequence, "", read_box_others},
+    {"box", "  time      : ", kFailed, Blame::consequence, "", read_box_time},
+    {"box", "  rank      : ", kFailed, Blame::consequence, "", read_box_rank},
+    {"box", processes::kBoxCode, kFailed, Blame::consequence, "", read_exit_code},
+    {"box", "forcefully exiting via 9", kFailed, Blame::consequence, "", read_forced},
+    {"box", "failed (exitcode: ", kFailed, Blame::consequence, "", read_exit_code},
     // The same of others who start and end processes.
-    {"box", "command terminated with exit code ", kFailed, Blame::consequence, "", false,
-     read_exit_code},
-    {"box", "exits with return code = ", kFailed, Blame::consequence, "", false, read_exit_code},
-    {"box", " terminated with code ", kFailed, Blame::consequence, "", false, read_exit_code},
-    {"box", " exited on signal ", kCrashed, Blame::consequence, "", false, read_on_signal},
-    {"box", " terminated with signal SIG", kCrashed, Blame::consequence, "", false,
-     read_named_signal},
-    {"box", "salloc: Relinquishing job allocation ", kInterrupted, Blame::consequence, "", false,
+    {"box", "command terminated with exit code ", kFailed, Blame::consequence, "", read_exit_code},
+    {"box", "exits with return code = ", kFailed, Blame::consequence, "", read_exit_code},
+    {"box", " terminated with code ", kFailed, Blame::consequence, "", read_exit_code},
+    {"box", " exited on signal ", kCrashed, Blame::consequence, "", read_on_signal},
+    {"box", " terminated with signal SIG", kCrashed, Blame::consequence, "", read_named_signal},
+    {"box", "salloc: Relinquishing job allocation ", kInterrupted, Blame::consequence, "",
      read_given_back},
-    {"box", "srun: Terminating ", kCrashed, Blame::consequence, "", false, read_step_end},
-    {"box", "Job step aborted: ", kCrashed, Blame::consequence, "", false, read_step_end},
-    {"box", ": Killed", kCrashed, Blame::consequence, "", false, read_signalled_task},
-    {"box", ": Terminated", kCrashed, Blame::consequence, "", false, read_signalled_task},
-    {"box", ": Aborted", kCrashed, Blame::consequence, "", false, read_signalled_task},
-    {"box", " Killed  ", kCrashed, Blame::consequence, "", false, read_killed_by_shell},
+    {"box", "srun: Terminating ", kCrashed, Blame::consequence, "", read_step_end},
+    {"box", "Job step aborted: ", kCrashed, Blame::consequence, "", read_step_end},
+    {"box", ": Killed", kCrashed, Blame::consequence, "", read_signalled_task},
+    {"box", ": Terminated", kCrashed, Blame::consequence, "", read_signalled_task},
+    {"box", ": Aborted", kCrashed, Blame::consequence, "", read_signalled_task},
+    {"box", " Killed  ", kCrashed, Blame::consequence, "", read_killed_by_shell},
     // Without words of their own: told by what stands around them.
     {"assertion", "", kFailed, Blame::cause, "a rule is broken"},
     {"configuration", "", kFailed, Blame::cause, "the configuration was refused"},
     {"python-error", "", kFailed, Blame::error, "an error of Python"},
     {"nan", "", kWrong, Blame::numbers, "the loss is not a number"},
     {"nccl-idle", "", kHung, Blame::waiting,
-     "hung outside of NCCL, most often in a file system: no collective was under way", false,
-     nullptr, kOfAnother},
+     "hung outside of NCCL, most often in a file system: no collective was under way", nullptr,
+     kSawOthers},
     {"silence", "", kHung, Blame::waiting, "no step any more"},
     {"signal", "", kCrashed, Blame::killed, "ended by a signal"},
     {"exit-code", "", kFailed, Blame::consequence, "ended"},

@@ -2,6 +2,7 @@
 // more failure is to add a row.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -12,6 +13,7 @@
 namespace moetune::sweeps {
 
 class LogCollector;
+struct FailureForm;
 
 /// How near to the root cause a failure is, as one rank's failure makes the others fail. The
 /// smallest value is blamed; of equal ones the earliest failure, then the first row of the table.
@@ -28,19 +30,25 @@ enum class Blame : uint8_t {
   victim,       ///< ended by the launcher or a watchdog, as another rank had failed
 };
 
+/// Reads more of a line that has a form's anchor, at `at`, and adds its failure. False: the line is
+/// not such a failure.
+using FailureReader = bool(const FailureForm& form, std::string_view text, size_t at,
+                           LogCollector& log);
+
 /// A form of a failure in a log. Forms with the same name are the same failure in other words.
 struct FailureForm {
   std::string_view name;    ///< for machines: "cuda-oom"
   std::string_view anchor;  ///< text in every such line; empty: found in another way
   ForeignStatus status;
   Blame blame;
-  std::string_view words;     ///< for people, after "rank 3: "
-  bool in_traceback = false;  ///< only as the exception of a traceback
-  /// Reads more of the line; `at` is the place of the anchor. False: the line is not such a
-  /// failure. Null: the line itself is the detail.
-  bool (*read)(const FailureForm& form, std::string_view text, size_t at,
-               LogCollector& log) = nullptr;
-  bool is_of_another = false;  ///< who says it is not who failed: it saw others fail or not come
+  std::string_view words;         ///< for people, after "rank 3: "
+  FailureReader* read = nullptr;  ///< null: the line itself is the detail
+  unsigned marks = 0;             ///< of the following
+
+  static constexpr unsigned kInTraceback = 1;  ///< only as the exception of a traceback
+  static constexpr unsigned kSawOthers = 2;    ///< who says it saw others fail or not come
+  [[nodiscard]] bool is_in_traceback() const { return (marks & kInTraceback) != 0; }
+  [[nodiscard]] bool saw_others() const { return (marks & kSawOthers) != 0; }
 };
 
 std::span<const FailureForm> failure_forms();

@@ -312,7 +312,7 @@ void LogCollector::end_line() {
   if (is_silent && !exception_source_.empty()) {
     detail = is_rule ? exception_source_ : detail + ": " + exception_source_;
   }
-  add_failure(form, -1, detail);
+  add_failure(form, detail);
 }
 
 ForeignLog LogCollector::finish(int64_t num_bytes, int64_t num_cut_lines) {

@@ -67,8 +67,13 @@ class LogCollector {
   /// Sets a size such as the number of ranks or layers. Ignores implausible values.
   void set_size(NamedSize member, std::optional<int64_t> value);
   void mark_end(std::string_view text);
-  /// Adds a failure, to be filled in; null if there are too many of the kind already.
+  /// Adds a failure of a rank (-1: of the line's writer), to be filled in; null if there are too
+  /// many of the kind already.
   Failure* add_failure(const FailureForm& form, int rank, std::string_view detail);
+  /// The same of the line's writer.
+  Failure* add_failure(const FailureForm& form, std::string_view detail) {
+    return add_failure(form, rank(), detail);
+  }
   /// The failure of the form's name and of the line's writer whose figures of memory nobody has
   /// told yet, with this form and `detail` in place of its own; null: there is none.
   Failure* failure_without_memory(const FailureForm& form, std::string_view detail);

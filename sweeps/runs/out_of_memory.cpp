@@ -7,7 +7,6 @@
 #include <string>
 
 #include "kernels/base/units.h"
-#include "sweeps/runs/failure_forms.h"
 #include "sweeps/runs/log_collector.h"
 #include "sweeps/runs/text_scan.h"
 
@@ -77,7 +76,7 @@ bool read_allocator(const FailureForm& form, std::string_view text, size_t at, L
   add(" and ", facts.reserved_unallocated_bytes, " reserved but unallocated");
   add(", ", facts.graph_pool_bytes, " of it in pools of graphs");
   if (text.substr(0, at).ends_with("HIP ")) log.prove_rocm();
-  Failure* failure = log.add_failure(form, -1, detail);
+  Failure* failure = log.add_failure(form, detail);
   // A line before it may have named the class alone, as Ray's does.
   if (failure == nullptr) failure = log.failure_without_memory(form, detail);
   if (failure != nullptr) failure->memory = facts;
@@ -93,7 +92,7 @@ bool read_exception_class(const FailureForm& form, std::string_view text, size_t
                              !path.ends_with('(');  // "RayTaskError(OutOfMemoryError)"
   if (is_of_another || path.starts_with("java.")) return false;
   if (facts_of_message(text.substr(at)).asked_bytes > 0) return false;
-  log.add_failure(form, -1, text);
+  log.add_failure(form, text);
   return true;
 }
 
@@ -103,7 +102,7 @@ bool read_container(const FailureForm& form, std::string_view text, size_t at, L
   std::string_view value = text.substr(at + form.anchor.size());
   value.remove_prefix(std::min(value.find_first_not_of("\"':= "), value.size()));
   if (value.starts_with("false") || value.starts_with("False")) return false;
-  log.add_failure(form, -1, text);
+  log.add_failure(form, text);
   return true;
 }
 
@@ -115,7 +114,7 @@ bool read_memory_error(const FailureForm& form, std::string_view text, size_t at
   const bool is_pythons =
       path.empty() || path.ends_with(' ') || path.ends_with('.') || path.ends_with("_Array");
   if (!is_pythons || text.find("CUDA") != std::string_view::npos) return false;
-  log.add_failure(form, -1, text);
+  log.add_failure(form, text);
   return true;
 }
 
@@ -124,7 +123,7 @@ bool read_bad_alloc(const FailureForm& form, std::string_view text, size_t, LogC
   const bool is_of_device =
       text.find("CUDA") != std::string_view::npos || text.find("cuda") != std::string_view::npos;
   if (is_of_device) return false;
-  log.add_failure(form, -1, text);
+  log.add_failure(form, text);
   return true;
 }
 
@@ -136,9 +135,10 @@ bool read_queue_without_memory(const FailureForm& form, std::string_view text, s
   const auto free_mib = integer_behind(text.substr(at), "Available Free mem : ");
   if (!free_mib || *free_mib > kNothingLeftMib) return false;
   log.prove_rocm();
-  log.add_failure(form, -1, text.substr(at));
+  log.add_failure(form, text.substr(at));
   return true;
 }
+
 /// "Cuda failure 2 'out of memory'" of NCCL, "HIP failure 'out of memory'" of RCCL, "CUDA error
 /// deep_ep.cpp:129 'out of memory'" of DeepEP. Programs that look for these words quote them, too.
 bool read_quoted(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
@@ -150,13 +150,13 @@ bool read_quoted(const FailureForm& form, std::string_view text, size_t at, LogC
   const bool is_place = has_number && front.ends_with(':');
   if (!is_place && !log_text::bare(front).ends_with(" failure")) return false;
   if (front.find("HIP failure") != std::string_view::npos) log.prove_rocm();
-  log.add_failure(form, -1, text);
+  log.add_failure(form, text);
   return true;
 }
 
 bool read_rocm(const FailureForm& form, std::string_view text, size_t, LogCollector& log) {
   log.prove_rocm();
-  log.add_failure(form, -1, text);
+  log.add_failure(form, text);
   return true;
 }
 
@@ -164,7 +164,7 @@ bool read_rocm(const FailureForm& form, std::string_view text, size_t, LogCollec
 /// cgroups. Without the last words it is a warning.
 bool read_job_limit(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
   if (text.substr(at).find("being killed") == std::string_view::npos) return false;
-  log.add_failure(form, -1, text);
+  log.add_failure(form, text);
   return true;
 }
 

@@ -2,33 +2,23 @@
 // failure_forms.cpp.
 #pragma once
 
-#include <cstddef>
-#include <string_view>
+#include "sweeps/runs/failure_forms.h"
 
-namespace moetune::sweeps {
-
-class LogCollector;
-struct FailureForm;
-
-namespace out_of_memory {
+namespace moetune::sweeps::out_of_memory {
 
 // Of a device.
 /// PyTorch's allocator, with its figures.
-bool read_allocator(const FailureForm& form, std::string_view text, size_t at, LogCollector& log);
-bool read_exception_class(const FailureForm& form, std::string_view text, size_t at,
-                          LogCollector& log);
-bool read_quoted(const FailureForm& form, std::string_view text, size_t at, LogCollector& log);
+FailureReader read_allocator;
+FailureReader read_exception_class;
+FailureReader read_quoted;
 /// Words that only programs on ROCm print.
-bool read_rocm(const FailureForm& form, std::string_view text, size_t at, LogCollector& log);
-bool read_queue_without_memory(const FailureForm& form, std::string_view text, size_t at,
-                               LogCollector& log);
+FailureReader read_rocm;
+FailureReader read_queue_without_memory;
 
 // Of the host.
-bool read_memory_error(const FailureForm& form, std::string_view text, size_t at,
-                       LogCollector& log);
-bool read_container(const FailureForm& form, std::string_view text, size_t at, LogCollector& log);
-bool read_bad_alloc(const FailureForm& form, std::string_view text, size_t at, LogCollector& log);
-bool read_job_limit(const FailureForm& form, std::string_view text, size_t at, LogCollector& log);
+FailureReader read_memory_error;
+FailureReader read_container;
+FailureReader read_bad_alloc;
+FailureReader read_job_limit;
 
-}  // namespace out_of_memory
-}  // namespace moetune::sweeps
+}  // namespace moetune::sweeps::out_of_memory

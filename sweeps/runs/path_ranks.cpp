@@ -20,8 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kMostNumber = 1'000'000;
-
 bool is_decimal(char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; }
 
 /// A name with a number in it that may be a rank.
@@ -37,9 +35,10 @@ std::optional<NumberedName> numbered(const std::string& name) {
   while (end > 0 && !is_decimal(name[end - 1])) --end;
   size_t begin = end;
   while (begin > 0 && is_decimal(name[begin - 1])) --begin;
-  const auto number = log_text::leading_integer(std::string_view(name).substr(begin, end - begin));
-  if (begin == end || !number || *number < 0 || *number >= kMostNumber) return std::nullopt;
-  return NumberedName{name.substr(0, begin), static_cast<int>(*number), name.substr(end)};
+  const int number = log_text::rank_of(
+      log_text::leading_integer(std::string_view(name).substr(begin, end - begin)));
+  if (begin == end || number < 0) return std::nullopt;
+  return NumberedName{name.substr(0, begin), number, name.substr(end)};
 }
 
 /// The numbers of all files or folders beside one that are called like it. A folder is looked

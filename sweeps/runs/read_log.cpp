@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -80,13 +79,13 @@ class LineReader {
       const size_t anchor = hits_[i].anchor;
       if (anchor >= forms.size()) {
         const FailureForm& form = *index.failures[anchor - forms.size()];
-        if (form.in_traceback && !log_.is_exception()) continue;
+        if (form.is_in_traceback() && !log_.is_exception()) continue;
         // What another writer said before is no part of it.
         const size_t own =
             begin_of_writer <= hits_[i].at ? std::max(begin, begin_of_writer) : begin;
         const std::string_view said = part.substr(own - begin);
         if (form.read == nullptr) {
-          log_.add_failure(form, -1, said);
+          log_.add_failure(form, said);
         } else {
           form.read(form, said, hits_[i].at - own, log_);
         }
@@ -127,10 +126,8 @@ int rank_in_path(const std::string& path) {
     for (size_t at = name.find("rank"); at != std::string::npos; at = name.find("rank", at + 1)) {
       std::string_view rest = std::string_view(name).substr(at + 4);
       if (rest.starts_with('-') || rest.starts_with('_')) rest.remove_prefix(1);
-      const auto rank = log_text::leading_integer(rest);
-      if (rank && *rank >= 0 && *rank < 1'000'000 && !rest.starts_with(' ')) {
-        return static_cast<int>(*rank);
-      }
+      const int rank = log_text::rank_of(log_text::leading_integer(rest));
+      if (rank >= 0 && !rest.starts_with(' ')) return rank;
     }
   }
   return -1;

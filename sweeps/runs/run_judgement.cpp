@@ -152,7 +152,7 @@ RunFailure told(const Failure& failure, const AttemptParts& parts, const RunFact
   RunFailure result;
   result.kind = failure.form->name;
   result.status = failure.form->status;
-  (failure.form->is_of_another ? result.reporting_rank : result.rank) = failure.rank;
+  (failure.form->saw_others() ? result.reporting_rank : result.rank) = failure.rank;
   if (failure.rank >= 0) result.ranks = {failure.rank};
   result.iteration = after_step + 1;
   result.place = failure.place;
@@ -350,7 +350,7 @@ void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& f
     const bool is_from_outside =
         root->form->blame == Blame::outside || root->form->status == ForeignStatus::interrupted;
     if (root->rank < 0 && !is_from_outside) {
-      int& rank = root->form->is_of_another ? failure.reporting_rank : failure.rank;
+      int& rank = root->form->saw_others() ? failure.reporting_rank : failure.rank;
       rank = rank_by_exit_codes(open);
       failure.sentence = sentence_of(*root, rank, failure.iteration - 1, 1);
     }

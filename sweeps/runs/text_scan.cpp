@@ -129,6 +129,11 @@ std::optional<int64_t> bytes_behind(std::string_view text, std::string_view key)
   return std::llround(*value);
 }
 
+int rank_of(std::optional<int64_t> number) {
+  constexpr int64_t kMostRanks = 1'000'000;  // of the largest runs there are, and far more
+  return number && *number >= 0 && *number < kMostRanks ? static_cast<int>(*number) : -1;
+}
+
 std::string_view up_to(std::string_view text, std::string_view ends) {
   return text.substr(0, std::min(text.find_first_of(ends), text.size()));
 }

@@ -23,6 +23,9 @@ std::optional<int64_t> integer_behind(std::string_view text, std::string_view ke
 /// A size that follows, with its unit of PyTorch's messages: "2.50 GiB", "512 bytes".
 std::optional<int64_t> bytes_behind(std::string_view text, std::string_view key);
 
+/// The rank that a number is: below a million; else, and of none, -1.
+int rank_of(std::optional<int64_t> number);
+
 /// The part up to the first of `ends`; all where none is there.
 std::string_view up_to(std::string_view text, std::string_view ends);
 

@@ -280,37 +280,37 @@ std::string override_of_runner(const Option& option) {
   return row == kRunnerOverrides.end() ? "" : filled(row->overrides.front(), value);
 }
 
-/// What the recipe's name says, and options that say where and how a job is started, which change
-/// nothing of the run.
-constexpr std::array<std::string_view, 24> kTaken = {"model_recipe_name",
-                                                     "task",
-                                                     "model_family_name",
-                                                     "gpu",
-                                                     "domain",
-                                                     "account",
-                                                     "partition",
-                                                     "time_limit",
-                                                     "preempt_time",
-                                                     "gpus_per_node",
-                                                     "container_image",
-                                                     "custom_mounts",
-                                                     "custom_srun_args",
-                                                     "custom_bash_cmds",
-                                                     "gres",
-                                                     "additional_slurm_params",
-                                                     "packager",
-                                                     "nemo_home",
-                                                     "hf_token",
-                                                     "offline",
-                                                     "detach",
-                                                     "dryrun",
-                                                     "max_retries",
-                                                     "log_dir"};
-constexpr std::array<std::string_view, 2> kTakenKinds = {"wandb_", "kubeflow_"};
+/// Not written again: what the recipe's name says, and options that say where and how a job is
+/// started, which change nothing of the run.
+constexpr std::string_view kLeftOut[] = {"model_recipe_name",
+                                         "task",
+                                         "model_family_name",
+                                         "gpu",
+                                         "domain",
+                                         "account",
+                                         "partition",
+                                         "time_limit",
+                                         "preempt_time",
+                                         "gpus_per_node",
+                                         "container_image",
+                                         "custom_mounts",
+                                         "custom_srun_args",
+                                         "custom_bash_cmds",
+                                         "gres",
+                                         "additional_slurm_params",
+                                         "packager",
+                                         "nemo_home",
+                                         "hf_token",
+                                         "offline",
+                                         "detach",
+                                         "dryrun",
+                                         "max_retries",
+                                         "log_dir"};
+constexpr std::array<std::string_view, 2> kLeftOutKinds = {"wandb_", "kubeflow_"};
 
-bool is_taken(const std::string& name) {
-  return std::ranges::find(kTaken, name) != kTaken.end() ||
-         std::ranges::any_of(kTakenKinds,
+bool is_left_out(const std::string& name) {
+  return std::ranges::find(kLeftOut, name) != std::end(kLeftOut) ||
+         std::ranges::any_of(kLeftOutKinds,
                              [&](std::string_view kind) { return name.starts_with(kind); });
 }
 
@@ -390,7 +390,7 @@ void spell_out_options(ShellCommand& command) {
   CommandWords overrides = {std::string(kPrecision) + "=bf16_mixed"};
   CommandWords others;
   for (const Option& option : options) {
-    if (is_taken(option.name)) continue;
+    if (is_left_out(option.name)) continue;
     if (option.name == "custom_env_vars" || option.name == "env") {
       set_variables_of(option, command);
       continue;

@@ -72,7 +72,7 @@ void Accuracy::add(const PublishedRow& row, const RunEstimate& estimate) {
   const std::string family = family_of(row.id);
   if (row.is_for_memory && row.allocated_bytes) {
     // Within the range that the source's unit leaves open there is no error.
-    const StatedFigure& stated = *row.allocated_bytes;
+    const Interval& stated = *row.allocated_bytes;
     const double told = std::clamp(estimate.allocated_bytes.value, stated.low, stated.high);
     const double error = estimate.allocated_bytes.value / told - 1;
     // A stated figure of almost nothing has an error without bounds.

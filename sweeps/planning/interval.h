@@ -1,4 +1,4 @@
-// A predicted figure between its ends.
+// A figure between its ends: a predicted one, or a stated one with what its unit leaves open.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

@@ -251,6 +251,37 @@ void read_adapters(const RowReader& row, PublishedRow& result) {
       "rank: Megatron-Bridge's default");
 }
 
+void read_precision(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
+  const std::string precision = row.text("precision", "bf16");
+  const auto recipe = precision_word(precision);
+  if (!recipe)
+    throw base::UsageError(fmt::format("precision {} is not known", row_word_shown(precision)));
+  knobs.precision = *recipe;
+  if (leaves_scaling_open(precision)) {
+    assumed.push_back(fmt::format("precision {}: {} does not say how it is scaled",
+                                  spec::name_of(*recipe), row_word_shown(precision)));
+  }
+}
+
+void read_dispatcher(const RowReader& row, PublishedRow& result) {
+  if (!row.has("dispatcher")) return;
+  PlanKnobs& knobs = result.run.knobs;
+  const std::string text = row.text("dispatcher");
+  const RowFlags flags(row);
+  const std::string backend = flags.reader().word("moe_flex_dispatcher_backend");
+  const auto known = dispatcher_word(text, backend);
+  knobs.dispatcher = meant("dispatcher", text, known, spec::Dispatcher::alltoall, result.assumed);
+  if (!known) result.not_understood.insert("dispatcher");
+  if (knobs.dispatcher == spec::Dispatcher::hybridep) {
+    const std::string refusal = spec::hybridep_refusal(*result.hardware);
+    if (!refusal.empty()) throw base::UsageError(refusal);
+  }
+  if (leaves_backend_open(text) && (backend.empty() || leaves_backend_open(backend))) {
+    result.assumed.emplace_back("dispatcher deepep: flex without a backend, Megatron's default");
+  }
+}
+
+/// What the row states of the run's choices, over the defaults of its release.
 void read_knobs(const RowReader& row, PublishedRow& result) {
   PlanKnobs& knobs = result.run.knobs;
   if (!row.has("micro_batch_size")) throw base::UsageError("does not state micro_batch_size");
@@ -264,16 +295,8 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
     throw base::UsageError(fmt::format("ep {} x etp {} do not divide the {} ranks of a stage",
                                        knobs.ep, knobs.etp, per_stage));
   }
-  const std::string precision = row.text("precision", "bf16");
-  const auto recipe = precision_word(precision);
-  if (!recipe)
-    throw base::UsageError(fmt::format("precision {} is not known", row_word_shown(precision)));
-  knobs.precision = *recipe;
   Assumed& assumed = result.assumed;
-  if (leaves_scaling_open(precision)) {
-    assumed.push_back(fmt::format("precision {}: {} does not say how it is scaled",
-                                  spec::name_of(*recipe), row_word_shown(precision)));
-  }
+  read_precision(row, knobs, assumed);
   const std::string sequences = row.word("sequence_parallel");
   knobs.sequence_parallel =
       sequences.empty() || (!is_none_word(sequences) && switch_word(sequences).value_or(true));
@@ -298,21 +321,7 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
     knobs.cuda_graphs = {};
     if (!read_graphs(row, knobs, assumed)) result.not_understood.insert("cuda_graphs");
   }
-  if (row.has("dispatcher")) {
-    const std::string text = row.text("dispatcher");
-    const RowFlags flags(row);
-    const std::string backend = flags.reader().word("moe_flex_dispatcher_backend");
-    const auto known = dispatcher_word(text, backend);
-    knobs.dispatcher = meant("dispatcher", text, known, spec::Dispatcher::alltoall, assumed);
-    if (!known) result.not_understood.insert("dispatcher");
-    if (knobs.dispatcher == spec::Dispatcher::hybridep) {
-      const std::string refusal = spec::hybridep_refusal(*result.hardware);
-      if (!refusal.empty()) throw base::UsageError(refusal);
-    }
-    if (leaves_backend_open(text) && (backend.empty() || leaves_backend_open(backend))) {
-      assumed.emplace_back("dispatcher deepep: flex without a backend, Megatron's default");
-    }
-  }
+  read_dispatcher(row, result);
   read_other_knobs(row, knobs, assumed);
   read_padding(row, knobs, assumed);
   result.num_unknown += static_cast<int>(result.not_understood.size());
@@ -346,9 +355,9 @@ void read_figures(const RowReader& row, PublishedRow& result) {
   const auto high = row.number("peak_memory_bytes_high");
   if (row.text("memory_kind") == "allocated") {
     if (bytes) {
-      result.allocated_bytes = StatedFigure{*bytes, *bytes, *bytes};
+      result.allocated_bytes = Interval{*bytes, *bytes, *bytes};
     } else if (low && high) {
-      result.allocated_bytes = StatedFigure{(*low + *high) / 2, *low, *high};
+      result.allocated_bytes = Interval{(*low + *high) / 2, *low, *high};
     }
   }
   result.reserved_bytes = row.number("reserved_memory_bytes");
@@ -453,6 +462,36 @@ void read_load(const RowReader& row, PublishedRow& result) {
   }
 }
 
+/// The machine and the model of a row, behind its layout, which says how many devices there are.
+void read_machine_and_model(const RowReader& row, const std::string& source, PublishedRow& result) {
+  if (!row.has("model") || !row.at("model").is_object()) {
+    throw base::UsageError(row.text("unpriceable_reason", "states no model"));
+  }
+  const std::string machine = row.text("hardware");
+  const auto file = spec::likely_hardware_file_of(machine);
+  if (file && !spec::hardware_file_of(machine)) {
+    result.assumed.push_back(fmt::format("hardware {}: {} does not say how much memory it has",
+                                         *file, row_word_shown(machine)));
+  }
+  if (!file) {
+    throw base::UsageError(machine.empty()
+                               ? "states no hardware"
+                               : fmt::format("hardware {} has no file", row_word_shown(machine)));
+  }
+  const int64_t num_devices = read_layout(row, result);
+  result.hardware_name = *file;
+  result.hardware = machine_of(*file, num_devices);
+  if (std::string text = nodes_text(*file, *result.hardware); !text.empty()) {
+    result.assumed.push_back(std::move(text));
+  }
+  result.model = std::make_shared<const spec::ModelSpec>(
+      spec::model_from_json(row.at("model"), spec::Source(source + " " + result.id + " model")));
+  result.run.model = result.model.get();
+  const std::string assumption = spec::model_assumption(*result.model);
+  if (!assumption.empty()) result.assumed.push_back(assumption);
+  result.run.hardware = result.hardware.get();
+}
+
 PublishedRow row_of(const json& document, const std::string& source, size_t number,
                     std::set<std::string>* asked = nullptr) {
   PublishedRow result;
@@ -463,33 +502,7 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     result.id = row.text("id", result.id);
     result.source = row.text("source");
     read_figures(row, result);
-    if (!row.has("model") || !row.at("model").is_object()) {
-      throw base::UsageError(row.text("unpriceable_reason", "states no model"));
-    }
-    const std::string machine = row.text("hardware");
-    const auto file = spec::likely_hardware_file_of(machine);
-    if (file && !spec::hardware_file_of(machine)) {
-      result.assumed.push_back(fmt::format("hardware {}: {} does not say how much memory it has",
-                                           *file, row_word_shown(machine)));
-    }
-    if (!file) {
-      throw base::UsageError(machine.empty()
-                                 ? "states no hardware"
-                                 : fmt::format("hardware {} has no file", row_word_shown(machine)));
-    }
-    const int64_t num_devices = read_layout(row, result);
-    result.hardware_name = *file;
-    result.hardware = machine_of(*file, num_devices);
-    if (std::string text = nodes_text(*file, *result.hardware); !text.empty()) {
-      result.assumed.push_back(std::move(text));
-    }
-    const json& model = row.at("model");
-    result.model = std::make_shared<const spec::ModelSpec>(
-        spec::model_from_json(model, spec::Source(source + " " + result.id + " model")));
-    result.run.model = result.model.get();
-    const std::string assumption = spec::model_assumption(*result.model);
-    if (!assumption.empty()) result.assumed.push_back(assumption);
-    result.run.hardware = result.hardware.get();
+    read_machine_and_model(row, source, result);
     result.run.seq_length = row.integer("seq_length", 0, 0);
     if (result.run.seq_length < 1) throw base::UsageError("does not state seq_length");
     const StatedDate date = date_of(row.object("software").text("date"));
@@ -510,7 +523,7 @@ PublishedRow row_of(const json& document, const std::string& source, size_t numb
     tell_date(row, date.is_known, result);
     complete_throughput(row, result);
     result.leaner = leaner_runs(row, result, is_assumed(row, "optimizer"));
-    result.group = fmt::format("{}|{}|{}|{}|{}", model.dump(), result.hardware_name,
+    result.group = fmt::format("{}|{}|{}|{}|{}", row.at("model").dump(), result.hardware_name,
                                spec::name_of(result.run.knobs.precision),
                                row.object("software").document().dump(),
                                routing_word(routing).value_or(routing));

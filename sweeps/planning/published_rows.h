@@ -9,16 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "sweeps/planning/interval.h"
 #include "tuner/planner/run.h"
 
 namespace moetune::sweeps {
-
-/// A figure that a source states, with the range that its unit leaves open.
-struct StatedFigure {
-  double value = 0;
-  double low = 0;
-  double high = 0;
-};
 
 /// One published run.
 struct PublishedRow {
@@ -32,8 +26,8 @@ struct PublishedRow {
   double months = 0;             ///< from 2026-06 to the release of its software
   bool is_month_stated = false;  ///< of that release; a year alone counts as its middle
   std::string routing = "unknown";
-  std::vector<std::string>
-      assumed;          ///< what the row leaves open and how it was priced, a line each
+  /// What the row leaves open and how it was priced, a line each.
+  std::vector<std::string> assumed;
   int num_unknown = 0;  ///< unstated knobs that change the figure
   /// Keys whose words are not known: what was taken for them is no more sure than where they are
   /// missing.
@@ -45,11 +39,11 @@ struct PublishedRow {
   std::vector<tuner::planner::PlanRun> leaner;
 
   int memory_stage = -1;           ///< pipeline stage whose memory is stated; -1: worst rank
-  bool is_for_memory = false;      ///< states what is needed to price the figure
-  bool is_for_throughput = false;  //
+  bool is_for_memory = false;      ///< states what is needed to price its memory
+  bool is_for_throughput = false;  ///< the same of its speed
   bool is_suspect = false;
   bool ran = true;  ///< false: out of memory, or no result
-  std::optional<StatedFigure> allocated_bytes;
+  std::optional<Interval> allocated_bytes;
   std::optional<double> reserved_bytes;
   std::optional<double> tflops;
   std::optional<double> tokens_per_s;  ///< stated, or by the step's time or TFLOP/s

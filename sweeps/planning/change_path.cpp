@@ -2,6 +2,7 @@
 #include "sweeps/planning/change_path.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -83,22 +84,27 @@ PlanRun start_of(const ChangeEnds& ends) {
   return run;
 }
 
+void take_schedule_of_stages(const PlanRun& goal, PlanRun& run) {
+  run.has_rounds = goal.has_rounds;
+  run.fills_stages = goal.fills_stages;
+  run.has_usual_schedule = goal.has_usual_schedule;
+}
+
 void make_change(const KnobGain& change, const PlanRun& goal, PlanRun& run) {
-  if (change.knob == kLayoutFlag) return;  // see ChangedRun
+  if (change.knob == kLayoutFlag) return;  // see changed_run
   if (change.knob == kBatch) {
     run.global_batch_size = goal.global_batch_size;
   } else if (change.knob == kLength) {
     run.seq_length = goal.seq_length;
   } else if (change.knob == kSchedule) {
     run.holds_all_micro_batches = goal.holds_all_micro_batches;
-    run.has_rounds = goal.has_rounds;
-    run.fills_stages = goal.fills_stages;
-    run.has_usual_schedule = goal.has_usual_schedule;
+    take_schedule_of_stages(goal, run);
   } else {
     spec::set_plan_knob(run.knobs, *spec::find_plan_knob(change.knob), change.to);
   }
 }
 
+/// A run on the way, and what is against it.
 struct ChangedRun {
   PlanRun run;
   std::string_view broken_rule{};  ///< empty: it is legal
@@ -119,9 +125,7 @@ ChangedRun changed_run(const PlanRun& start, const PlanRun& goal,
   }
   // Nor is it told to stages of another number: they have the goal's.
   if (!have_same_stages(run, start)) {
-    run.has_rounds = goal.has_rounds;
-    run.fills_stages = goal.fills_stages;
-    run.has_usual_schedule = goal.has_usual_schedule;
+    take_schedule_of_stages(goal, run);
   }
   // A size takes its devices from the replicas.
   spec::set_dp_for(run.hardware->num_devices(), run.knobs);
@@ -311,12 +315,11 @@ class PathSearch {
 
   /// The set of the next step, of those that remain.
   Set next_set() {
-    constexpr double kGains = 1.001;
+    constexpr double kGains = 1.001;  // less is no gain that prices can tell
     constexpr int kMostTogether = 3;
     constexpr int kMostForThree = 16;  // of which there are 560 sets
     const TriedSet& now = try_set(taken_);
-    int num_left = 0;
-    for (Set left = all_ & ~taken_; left != 0; left &= left - 1) ++num_left;
+    const int num_left = std::popcount(all_ & ~taken_);
     std::optional<Set> fitting;
     std::optional<Set> saving;
     for (int size = 1; size <= std::min(kMostTogether, num_left); ++size) {

@@ -22,36 +22,14 @@ using planner::PlanRun;
 
 namespace {
 
-/// What would make one of the nearest misses fit.
-void add_changes(const PlanQuestion& question, const planner::PlanAnswer& answer,
-                 std::vector<WayOut>& ways) {
-  using Names = std::vector<std::string_view>;
-  const double capacity =
-      static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
-  // `knobs` are those that it changes.
-  const auto add = [&](std::string what, const Names& knobs,
-                       const std::function<void(PlanRun&)>& change) {
-    double least = std::numeric_limits<double>::infinity();
-    bool is_sure = false;
-    for (const planner::PlannedConfig& miss : answer.nearest) {
-      PlanRun run = run_with(question, miss);
-      change(run);
-      if (planner::broken_rule(run) != nullptr) continue;
-      const bool is_sayable = std::ranges::all_of(knobs, [&](std::string_view knob) {
-        return question.can_say == nullptr || question.can_say(run.knobs, knob);
-      });
-      if (!is_sayable) continue;
-      const double peak = planner::predict_memory(run).peak_bytes();
-      least = std::min(least, missing_bytes(question, peak));
-      is_sure = is_sure || verdict_of(run, peak, capacity) == Verdict::fits;
-    }
-    // A change that frees next to nothing of what is missing is no way out.
-    constexpr double kLeastShare = 0.01;
-    const double before = missing_bytes(question, answer.nearest.front().peak_bytes);
-    if (least <= (1 - kLeastShare) * before) {
-      ways.push_back({std::move(what), least, least <= 0 && !is_sure});
-    }
-  };
+/// A change of a run that frees memory.
+struct LeanChange {
+  std::string what;                     ///< for people, with the options that make it
+  std::vector<std::string_view> knobs;  ///< those that it changes
+  std::function<void(PlanRun&)> make;
+};
+
+std::vector<LeanChange> lean_changes(const PlanQuestion& question) {
   const auto narrow_moments = [](PlanRun& run) {
     run.knobs.exp_avg = run.knobs.exp_avg_sq = spec::StateType::bf16;
     run.knobs.precision_aware_optimizer = true;
@@ -66,21 +44,58 @@ void add_changes(const PlanQuestion& question, const planner::PlanAnswer& answer
   };
   constexpr std::string_view kAware = "precision_aware_optimizer";
   constexpr std::string_view kRatio = "optimizer_offload_ratio";
-  add("moments of 16 bits (--fix exp_avg=bf16 --fix exp_avg_sq=bf16)",
-      {"exp_avg", "exp_avg_sq", kAware}, narrow_moments);
-  add("gradients of 16 bits (--fix main_grads=bf16)", {"main_grads", kAware}, narrow_gradients);
-  add("the optimizer's state in the host's memory (--fix optimizer_offload_ratio=1)",
-      {kRatio, kAware}, offload);
-  add("gradients of 16 bits, and the optimizer's state in the host's memory",
-      {"main_grads", kRatio, kAware}, [&](PlanRun& run) {
-        narrow_gradients(run);
-        offload(run);
-      });
-  add(fmt::format("half the sequence (--seq {})", question.seq_length / 2), {},
-      [](PlanRun& run) { run.seq_length = std::max<int64_t>(1, run.seq_length / 2); });
-  std::stable_sort(ways.begin(), ways.end(), [](const WayOut& a, const WayOut& b) {
-    return a.missing_bytes < b.missing_bytes;
-  });
+  return {
+      {"moments of 16 bits (--fix exp_avg=bf16 --fix exp_avg_sq=bf16)",
+       {"exp_avg", "exp_avg_sq", kAware},
+       narrow_moments},
+      {"gradients of 16 bits (--fix main_grads=bf16)", {"main_grads", kAware}, narrow_gradients},
+      {"the optimizer's state in the host's memory (--fix optimizer_offload_ratio=1)",
+       {kRatio, kAware},
+       offload},
+      {"gradients of 16 bits, and the optimizer's state in the host's memory",
+       {"main_grads", kRatio, kAware},
+       [=](PlanRun& run) {
+         narrow_gradients(run);
+         offload(run);
+       }},
+      {fmt::format("half the sequence (--seq {})", question.seq_length / 2), {}, [](PlanRun& run) {
+         run.seq_length = std::max<int64_t>(1, run.seq_length / 2);
+       }}};
+}
+
+/// With one change, what is missing of the nearest misses then: the least of all. Infinite where
+/// none of them can have the change.
+WayOut way_by(const LeanChange& change, const PlanQuestion& question,
+              const planner::PlanAnswer& answer) {
+  const double capacity =
+      static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
+  double least = std::numeric_limits<double>::infinity();
+  bool is_sure = false;
+  for (const planner::PlannedConfig& miss : answer.nearest) {
+    PlanRun run = run_with(question, miss);
+    change.make(run);
+    if (planner::broken_rule(run) != nullptr) continue;
+    const bool is_sayable = std::ranges::all_of(change.knobs, [&](std::string_view knob) {
+      return question.can_say == nullptr || question.can_say(run.knobs, knob);
+    });
+    if (!is_sayable) continue;
+    const double peak = planner::predict_memory(run).peak_bytes();
+    least = std::min(least, missing_bytes(question, peak));
+    is_sure = is_sure || verdict_of(run, peak, capacity) == Verdict::fits;
+  }
+  return {change.what, least, least <= 0 && !is_sure};
+}
+
+void add_changes(const PlanQuestion& question, const planner::PlanAnswer& answer,
+                 std::vector<WayOut>& ways) {
+  // A change that frees next to nothing of what is missing is no way out.
+  constexpr double kLeastShare = 0.01;
+  const double before = missing_bytes(question, answer.nearest.front().peak_bytes);
+  for (const LeanChange& change : lean_changes(question)) {
+    WayOut way = way_by(change, question, answer);
+    if (way.missing_bytes <= (1 - kLeastShare) * before) ways.push_back(std::move(way));
+  }
+  std::ranges::stable_sort(ways, {}, &WayOut::missing_bytes);
 }
 
 /// The smallest number of devices on which something fits. That changes the layouts, too, so it

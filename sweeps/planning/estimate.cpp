@@ -274,25 +274,20 @@ std::string margin_text(const RunEstimate& estimate) {
       estimate.left_bytes < 0 ? "are missing" : "are left");
 }
 
-RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibration,
-                         const EstimateContext& context) {
-  RunEstimate estimate;
-  const bool is_of_core = run.is_of_megatron && !context.is_of_other_engine;
-  estimate.num_runs = is_of_core ? num_runs_behind(calibration, *run.hardware, run.knobs.precision)
-                                 : std::optional<int64_t>(0);
-  // A calibration that does not tell its cases, as a probe's, is of the machine it is given for.
-  const bool is_calibrated = !estimate.num_runs || *estimate.num_runs > 0;
-  const Spread spread = spread_of(run, context, is_calibrated);
+namespace {
+
+/// What an estimate says of memory, of which a device has `capacity` bytes to use.
+void fill_memory(const planner::PlanRun& run, const EstimateContext& context, const Spread& spread,
+                 double capacity, RunEstimate& estimate) {
   estimate.memory = planner::predict_memory(run);
   estimate.stage = context.stage < 0 ? estimate.memory.worst_stage : context.stage;
-  const double allocated = estimate.memory.stages[static_cast<size_t>(estimate.stage)].allocated();
+  const planner::StageMemory& stage = estimate.memory.stages[static_cast<size_t>(estimate.stage)];
+  const double allocated = stage.allocated();
   const double worst = estimate.memory.peak_bytes();
-  const double memory_high = memory_high_of(run, spread, worst);
-  estimate.allocated_bytes = {allocated, allocated * spread.memory_low, allocated * memory_high};
-  const double pool = estimate.memory.stages[static_cast<size_t>(estimate.stage)].in_graphs;
-  const double capacity = static_cast<double>(run.hardware->memory_bytes) * context.memory_ratio;
+  estimate.allocated_bytes = {allocated, allocated * spread.memory_low,
+                              allocated * memory_high_of(run, spread, worst)};
   const auto reserved = [&](double bytes) {
-    return planner::reserved_bytes(bytes, pool, capacity);
+    return planner::reserved_bytes(bytes, stage.in_graphs, capacity);
   };
   estimate.reserved_bytes = {reserved(allocated), reserved(estimate.allocated_bytes.low),
                              reserved(estimate.allocated_bytes.high)};
@@ -315,6 +310,33 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
   estimate.margin_bytes = planner::device_bytes(worst) - worst;
   estimate.left_bytes = capacity - planner::device_bytes(worst);
   estimate.load_that_fits = load_that_fits(run, high_ratio, capacity);
+}
+
+/// What was measured of such a run, in the place of what is predicted. `tokens`: a device's, of one
+/// step.
+void take_measured(const MeasuredFigure& measured, double tokens, RunEstimate& estimate) {
+  estimate.grade = "measured";
+  estimate.step_seconds = {tokens / measured.tokens_per_s, tokens / measured.high,
+                           tokens / measured.low};
+  // What the parts are was not measured: they are scaled.
+  const double ratio = estimate.step_seconds.value / estimate.step.seconds;
+  for (double& part : estimate.step.parts) part *= ratio;
+  estimate.step.seconds *= ratio;
+}
+
+}  // namespace
+
+RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibration,
+                         const EstimateContext& context) {
+  RunEstimate estimate;
+  const bool is_of_core = run.is_of_megatron && !context.is_of_other_engine;
+  estimate.num_runs = is_of_core ? num_runs_behind(calibration, *run.hardware, run.knobs.precision)
+                                 : std::optional<int64_t>(0);
+  // A calibration that does not tell its cases, as a probe's, is of the machine it is given for.
+  const bool is_calibrated = !estimate.num_runs || *estimate.num_runs > 0;
+  const Spread spread = spread_of(run, context, is_calibrated);
+  const double capacity = static_cast<double>(run.hardware->memory_bytes) * context.memory_ratio;
+  fill_memory(run, context, spread, capacity, estimate);
   estimate.step = planner::predict_step(run, calibration.rates, {context.months});
   const double tokens = static_cast<double>(run.global_batch_size) *
                         static_cast<double>(run.seq_length) /
@@ -329,14 +351,8 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
   estimate.grade = is_calibrated ? "calibrated" : "analytic";
   estimate.predicted_tokens_per_s = tokens / estimate.step_seconds.value;
   if (const MeasuredFigure* measured = measured_of(run, calibration.measured)) {
-    estimate.grade = "measured";
     if (shows_that_it_fits(*measured, run, capacity)) estimate.verdict = Verdict::fits;
-    estimate.step_seconds = {tokens / measured->tokens_per_s, tokens / measured->high,
-                             tokens / measured->low};
-    // What the parts are was not measured: they are scaled.
-    const double ratio = estimate.step_seconds.value / estimate.step.seconds;
-    for (double& part : estimate.step.parts) part *= ratio;
-    estimate.step.seconds *= ratio;
+    take_measured(*measured, tokens, estimate);
   }
   estimate.tokens_per_s = inverse(tokens, estimate.step_seconds);
   const double gflop = context.gflop_per_token > 0 ? context.gflop_per_token : counted / 1e9;

@@ -53,7 +53,7 @@ struct RunEstimate {
 
 /// What is known beside the run.
 struct EstimateContext {
-  double months = 0;
+  double months = 0;    ///< as PublishedRow::months
   int num_unknown = 0;  ///< knobs that the source does not state
   /// What ran is not, or not known to be, built on Megatron-Core, as which it is priced.
   bool is_of_other_engine = false;

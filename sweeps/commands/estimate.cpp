@@ -49,14 +49,15 @@ void print_rows(const json& document) {
                    {"memory", TextTable::Align::right},
                    {"off by", TextTable::Align::right},
                    {"verdict"},
+                   {"load", TextTable::Align::right},
                    {"TFLOP/s", TextTable::Align::right},
                    {"off by", TextTable::Align::right},
                    {"wall"},
                    {"remark"}});
   for (const json& row : document["rows"]) {
     if (!row["supported"].get<bool>()) {
-      table.add(
-          {row["id"].get<std::string>(), "", "", "", "", "", "", row["reason"].get<std::string>()});
+      table.add({row["id"].get<std::string>(), "", "", "", "", "", "", "",
+                 row["reason"].get<std::string>()});
       continue;
     }
     const auto off = [&](const char* predicted, const char* published) {
@@ -67,15 +68,17 @@ void print_rows(const json& document) {
     table.add({row["id"].get<std::string>(),
                base::format_bytes(row["peak_allocated_bytes"].get<int64_t>()),
                off("peak_allocated_bytes", "published_peak_allocated_bytes"),
-               row["verdict"].get<std::string>(),
+               row["verdict"].get<std::string>(), load_text(row["load_that_fits"].get<double>()),
                fmt::format("{:.0f}", row["tflops_per_gpu"].get<double>()),
                off("tokens_per_s_per_gpu", "published_tokens_per_s_per_gpu"),
                row["wall"].get<std::string>(), remark_of(row)});
   }
   std::cout << table.text(std::nullopt);
   const json& summary = document["summary"];
-  std::cout << fmt::format("\n{} rows, {} priced\n", summary["num_rows"].get<int>(),
-                           summary["num_supported"].get<int>());
+  std::cout << fmt::format(
+      "\nload: fits while the busiest rank's experts get at most so many times their share\n"
+      "{} rows, {} priced\n",
+      summary["num_rows"].get<int>(), summary["num_supported"].get<int>());
   for (const auto& [key, what] :
        {std::pair{"memory_error_ratio", "memory"}, {"throughput_log_error", "throughput"}}) {
     const json& errors = summary[key];
@@ -106,19 +109,6 @@ void print_rows(const json& document) {
         all_pairs["tau_b"].is_number() ? all_pairs["tau_b"].get<double>() : 0,
         all_pairs["tau"].get<double>(), all_pairs["num_groups"].get<int>());
   }
-}
-
-/// What a run with experts bears behind its verdict.
-std::string load_words(const RunEstimate& estimate, bool is_of_megatron) {
-  if (estimate.load_that_fits > 0) {
-    return "; fits up to an imbalance of " + load_text(estimate.load_that_fits);
-  }
-  // One that was measured ran, whatever is predicted.
-  if (estimate.verdict == Verdict::fits) return "";
-  // Of torchtitan's wide intervals the upper end may lie beyond the device, and nothing else.
-  return is_of_megatron || estimate.verdict == Verdict::oom
-             ? "; does not fit even with balanced routing"
-             : "; may not fit even with balanced routing";
 }
 
 int estimate_one(const CommandOptions& options, const Calibration& loaded) {

@@ -275,11 +275,17 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
         "the busiest rank's experts receive {:.2f} of their share{}", question.load,
         question.load == 1 ? " (balanced routing, assumed; --imbalance says otherwise)" : ""));
   }
-  result.assumptions.push_back(fmt::format(
-      "memory as {} it; rates: {}",
-      question.is_of_megatron ? "Megatron-Core with Transformer Engine holds" : "torchtitan holds",
-      rates_text(calibration, *question.hardware, question.base.precision,
-                 question.is_of_megatron)));
+  using spec::dialects::Dialect;
+  const auto* const engine =
+      std::ranges::find(spec::NameTable<Dialect>::kRows,
+                        question.is_of_megatron ? Dialect::megatron_lm : Dialect::torchtitan,
+                        &spec::dialects::DialectRow::value);
+  result.assumptions.push_back(
+      fmt::format("memory as {} {} holds it; rates: {}",
+                  question.is_of_megatron ? "Megatron-Core with Transformer Engine" : "torchtitan",
+                  engine->release,
+                  rates_text(calibration, *question.hardware, question.base.precision,
+                             question.is_of_megatron)));
   return result;
 }
 

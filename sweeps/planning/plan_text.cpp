@@ -145,6 +145,12 @@ void add_memory(const planner::StageMemory& stage, std::string& text) {
                       base::format_bytes(std::llround(stage.first_step)));
 }
 
+/// For which load it is said whether something fits.
+std::string with_load(const planner::PlanQuestion& question) {
+  return question.model->num_experts == 0 ? std::string()
+                                          : fmt::format(", for a load of {:.2f}", question.load);
+}
+
 void add_nothing_fits(const PlanResult& result, std::string& text) {
   if (result.answer.nearest.empty()) {
     text += "nothing is legal\n";
@@ -158,7 +164,9 @@ void add_nothing_fits(const PlanResult& result, std::string& text) {
                         choices_text(run_with(result.question, config)),
                         missing_bytes(result.question, config.peak_bytes) / kGiB);
   }
-  if (!result.ways_out.empty()) text += "ways out, each alone:\n";
+  if (!result.ways_out.empty()) {
+    text += fmt::format("ways out, each alone{}:\n", with_load(result.question));
+  }
   const double before = missing_bytes(result.question, least.peak_bytes);
   const auto bytes = [](double count) { return base::format_bytes(std::llround(count)); };
   for (const WayOut& way : result.ways_out) {
@@ -238,9 +246,12 @@ void add_change(const KnobGain& change, std::string& text) {
 }
 
 /// The way to the first plan. Its lines are not cut: flags are there to be copied.
-void add_path(const std::vector<PathStep>& path, std::string& text) {
+void add_path(const planner::PlanQuestion& question, const std::vector<PathStep>& path,
+              std::string& text) {
   if (path.empty()) return;
-  text += "step by step, each with all steps before it; the first are what to change next:\n";
+  text += fmt::format(
+      "step by step, each with all steps before it{}; the first are what to change next:\n",
+      with_load(question));
   using Align = TextTable::Align;
   TextTable table({{"step", Align::right},
                    {"speed", Align::right},
@@ -262,11 +273,13 @@ void add_path(const std::vector<PathStep>& path, std::string& text) {
 void add_against(const PlanResult& result, std::string& text) {
   const Against& theirs = *result.against;
   text += fmt::format(
-      "\nyours: {}; {}\n  {:.0f} TFLOP/s a GPU ({:.0f} to {:.0f}), {} allocated, {}\n",
+      "\nyours: {}; {}\n  {:.0f} TFLOP/s a GPU ({:.0f} to {:.0f}), {} allocated, {}{}\n",
       layout_text(theirs.run.knobs), choices_text(theirs.run), theirs.estimate.tflops.value,
       theirs.estimate.tflops.low, theirs.estimate.tflops.high,
       base::format_bytes(std::llround(theirs.estimate.allocated_bytes.value)),
-      name_of(theirs.estimate.verdict));
+      name_of(theirs.estimate.verdict),
+      theirs.run.model->num_experts > 0 ? load_words(theirs.estimate, theirs.run.is_of_megatron)
+                                        : std::string());
   if (theirs.missing_bytes > 0) {
     text += fmt::format("  {} of a device's memory are missing\n",
                         base::format_bytes(std::llround(theirs.missing_bytes)));
@@ -276,7 +289,7 @@ void add_against(const PlanResult& result, std::string& text) {
   if (result.estimates.empty()) return;
   text += fmt::format("{}. {}\n", speed_text(theirs, result), order_text(theirs));
   for (const KnobGain& change : theirs.changes) add_change(change, text);
-  add_path(theirs.path, text);
+  add_path(result.question, theirs.path, text);
 }
 
 /// The best plans. Where a line does not fit, the choices of the first stand behind the table, too.

@@ -298,6 +298,7 @@ BOOST_FIXTURE_TEST_CASE(a_change_that_does_not_fit_alone_is_behind, Cli) {
   const Answer text = run(words);
   BOOST_TEST(says(text.out, "GiB, does not fit alone\n"), text.out);
   BOOST_TEST(says(text.out, "Each change alone:\n"), text.out);
+  BOOST_TEST(says(text.out, " allocated, fits; fits up to an imbalance of "), text.out);
 }
 
 // A schedule that keeps all micro-batches is a difference like any other: the plan's has fewer.
@@ -565,7 +566,8 @@ BOOST_FIXTURE_TEST_CASE(steps_lead_from_a_command_to_the_plan, Cli) {
   }
   BOOST_TEST(has_ranks);
   const Answer text = run(words);
-  BOOST_TEST(says(text.out, "step by step"), text.out);
+  BOOST_TEST(says(text.out, "step by step, each with all steps before it, for a load of 1.00; "),
+             text.out);
   BOOST_TEST(says(text.out, flags + "\n"), text.out);
   BOOST_TEST(says(text.out,
                   "cp 2 -> 8: not alone: world_size: tp 2 x cp 8 x dp 2 x pp 4 does not make the "

@@ -82,8 +82,7 @@ void add_end(LogCollector& log, int rank, int code, std::string_view forced_by,
   const bool is_victim = code == -kTerminate || code == -kAbort || is_forced;
   const bool is_signal = code < 0 || code > 128;
   const auto& row = failure_form(is_victim ? "ended" : (is_signal ? "signal" : "exit-code"));
-  std::string detail =
-      is_forced ? "SIGKILL of the launcher, as it did not end when asked to" : exit_words(code);
+  std::string detail = is_forced ? std::string(forced_by) : exit_words(code);
   detail += more;
   Failure* failure = log.add_failure(row, rank, detail);
   if (failure != nullptr) failure->exit_code = code;

@@ -506,8 +506,8 @@ constexpr FailureForm kFailureForms[] = {
      "another rank did not answer", read_store_timeout, kSawOthers},
     {"rendezvous", "The client socket has timed out after ", kHung, Blame::waiting,
      "the first rank could not be reached", nullptr, kSawOthers},
-    {"rendezvous", " seconds waiting for clients", kHung, Blame::waiting, "not all ranks came together",
-     nullptr, kSawOthers},
+    {"rendezvous", " seconds waiting for clients", kHung, Blame::waiting,
+     "not all ranks came together", nullptr, kSawOthers},
     // A peer is gone, or somebody ended it.
     {"slurm-cancelled", " CANCELLED AT ", kInterrupted, Blame::ending, "cancelled",
      read_plain_cancel},

@@ -637,6 +637,10 @@ BOOST_AUTO_TEST_CASE(who_slurm_kills_behind_a_failure_is_a_victim) {
   BOOST_REQUIRE(facts.root.has_value());
   BOOST_TEST(facts.root->kind == "exit-code");
   BOOST_TEST(facts.root->rank == 3);
+  const auto ended = std::ranges::find(facts.failures, "ended", &RunFailure::kind);
+  BOOST_REQUIRE(ended != facts.failures.end());
+  BOOST_TEST(ended->sentence.find("SIGKILL of Slurm, as the step was ended") != std::string::npos,
+             ended->sentence);
   const RunFacts first = facts_of(steps + "srun: error: node01: task 5: Killed\n" +
                                   "srun: Terminating StepId=4242.0\n" + killed);
   BOOST_TEST(first.root->kind == "signal");

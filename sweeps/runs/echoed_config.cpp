@@ -73,6 +73,10 @@ bool is_true(std::string_view value) { return value == "True" || value == "true"
 /// Names in an argument dump are those of the parser's results: the flag with underscores, or what
 /// Primus' YAML calls it.
 const Row* row_of_argument(std::string_view name) {
+  // Megatron-LM works it out, whatever it is told, so a dump has what holds.
+  if (name == "virtual_pipeline_model_parallel_size") {
+    return &spec::dialects::row_of("num_virtual_stages_per_pipeline_rank");
+  }
   std::string flag = "--" + std::string(name);
   std::ranges::replace(flag, '_', '-');
   if (const Row* row = spec::dialects::find_row(flag, Dialect::megatron_lm)) return row;

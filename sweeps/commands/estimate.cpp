@@ -76,7 +76,8 @@ void print_rows(const json& document) {
   std::cout << table.text(std::nullopt);
   const json& summary = document["summary"];
   std::cout << fmt::format(
-      "\nload: fits while the busiest rank's experts get at most so many times their share\n"
+      "\nload: fits while the busiest rank's experts get at most so many times their share "
+      "(without experts: 16 and more, or -)\n"
       "{} rows, {} priced\n",
       summary["num_rows"].get<int>(), summary["num_supported"].get<int>());
   for (const auto& [key, what] :
@@ -176,8 +177,7 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
       base::format_bytes(std::llround(estimate.allocated_bytes.value)),
       base::format_bytes(std::llround(estimate.allocated_bytes.low)),
       base::format_bytes(std::llround(estimate.allocated_bytes.high)), name_of(estimate.verdict),
-      owned.model->num_experts > 0 ? load_words(estimate, owned.run.is_of_megatron) : std::string(),
-      base::name_of(tuner::planner::wall_of(estimate.step)));
+      load_words(owned.run, estimate), base::name_of(tuner::planner::wall_of(estimate.step)));
   std::cout << fmt::format("rates: {}\n",
                            rates_text(calibration, *owned.hardware, owned.run.knobs.precision,
                                       owned.run.is_of_megatron));

@@ -264,14 +264,15 @@ std::string load_text(double load) {
   return load < kMostLoad ? fmt::format("{:.2f}", load) : fmt::format("{:.0f} and more", kMostLoad);
 }
 
-std::string load_words(const RunEstimate& estimate, bool is_of_megatron) {
-  if (estimate.load_that_fits > 0) {
-    return "; fits up to an imbalance of " + load_text(estimate.load_that_fits);
-  }
+std::string fits_up_to(double load) { return "; fits up to an imbalance of " + load_text(load); }
+
+std::string load_words(const planner::PlanRun& run, const RunEstimate& estimate) {
+  if (run.model->num_experts == 0) return "";
+  if (estimate.load_that_fits > 0) return fits_up_to(estimate.load_that_fits);
   // One that was measured ran, whatever is predicted.
   if (estimate.verdict == Verdict::fits) return "";
   // Of torchtitan's wide intervals the upper end may lie beyond the device, and nothing else.
-  return is_of_megatron || estimate.verdict == Verdict::oom
+  return run.is_of_megatron || estimate.verdict == Verdict::oom
              ? "; does not fit even with balanced routing"
              : "; may not fit even with balanced routing";
 }

@@ -78,9 +78,10 @@ inline Verdict verdict_of(const tuner::planner::PlanRun& run, double peak_bytes,
   return verdict_of(run, peak_bytes, peak_bytes, capacity_bytes);
 }
 
-/// What a run with experts bears, for people, behind its verdict: "; fits up to an imbalance
-/// of 1.37".
-std::string load_words(const RunEstimate& estimate, bool is_of_megatron);
+/// Of RunEstimate::load_that_fits, behind a verdict: "; fits up to an imbalance of 1.37".
+std::string fits_up_to(double load);
+/// What a run bears, for people, behind its verdict; empty without experts.
+std::string load_words(const tuner::planner::PlanRun& run, const RunEstimate& estimate);
 /// The margin of a verdict, for people: what it is for, and what is left.
 std::string margin_text(const RunEstimate& estimate);
 /// Measured runs on such devices in such a precision that the rates were fitted to. None where the

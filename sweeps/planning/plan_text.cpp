@@ -277,9 +277,7 @@ void add_against(const PlanResult& result, std::string& text) {
       layout_text(theirs.run.knobs), choices_text(theirs.run), theirs.estimate.tflops.value,
       theirs.estimate.tflops.low, theirs.estimate.tflops.high,
       base::format_bytes(std::llround(theirs.estimate.allocated_bytes.value)),
-      name_of(theirs.estimate.verdict),
-      theirs.run.model->num_experts > 0 ? load_words(theirs.estimate, theirs.run.is_of_megatron)
-                                        : std::string());
+      name_of(theirs.estimate.verdict), load_words(theirs.run, theirs.estimate));
   if (theirs.missing_bytes > 0) {
     text += fmt::format("  {} of a device's memory are missing\n",
                         base::format_bytes(std::llround(theirs.missing_bytes)));

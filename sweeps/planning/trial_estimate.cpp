@@ -36,7 +36,7 @@ std::string verdict_text(const TrialEstimate& estimate, const spec::TrialSpec& t
       fmt::format("{} of {}", name_of(estimate.verdict), base::format_bytes(capacity));
   if (trial.model.num_experts == 0) return text;
   return text + (estimate.load_that_fits > 0
-                     ? "; fits up to an imbalance of " + load_text(estimate.load_that_fits)
+                     ? fits_up_to(estimate.load_that_fits)
                      : std::string("; does not fit even with balanced routing"));
 }
 

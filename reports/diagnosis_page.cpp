@@ -164,9 +164,8 @@ std::optional<CommunicationNumbers> communication_of(const DiagnosisPage& page) 
   if (!(whole > 0)) return std::nullopt;
   numbers.volume_ratio /= whole;
   numbers.exposed_ratio /= whole;
-  using base::WallLabel;
-  for (const WallLabel label :
-       {WallLabel::communication, WallLabel::pipeline, WallLabel::imbalance}) {
+  using base::Wall;
+  for (const Wall label : {Wall::communication, Wall::pipeline, Wall::imbalance}) {
     numbers.blocking_ratio += share_of(page, name_of(label));
   }
   return numbers;

@@ -190,16 +190,24 @@ std::string verdict_list(const TracedMetrics& metrics) {
   return html.empty() ? "" : "<h3>What the verdict says</h3>\n" + html;
 }
 
+const char* ratio_words(base::Wall wall) {
+  if (wall == base::Wall::compute) return " of the step computes";
+  if (wall == base::Wall::unknown) return " of the step is not explained";
+  return " of the step would be gained without it";
+}
+
 std::string ceilings_table(const Context& context, const TracedMetrics& metrics) {
   using base::Wall;
-  constexpr std::array kWalls = {Wall::memory, Wall::communication, Wall::host, Wall::compute};
   std::string walls;
-  for (const Wall wall : kWalls) {
+  for (size_t i = 0; i < base::kNumWalls; ++i) {
+    const auto wall = static_cast<Wall>(i);
     const auto ratio = metrics.whole(fmt::format("{}_wall_ratio", name_of(wall)));
-    if (!ratio) continue;
-    walls += fmt::format(
-        "<li>{} <strong>{}</strong>{}</li>\n", wall_badge(name_of(wall)), percent_of(ratio, 1),
-        wall == Wall::compute ? " of the step computes" : " of the step could come back");
+    // The three that every step is asked for are told even where there is nothing of them.
+    const bool is_always_told =
+        wall == Wall::communication || wall == Wall::host || wall == Wall::compute;
+    if (!ratio || (*ratio <= 0 && !is_always_told)) continue;
+    walls += fmt::format("<li>{} <strong>{}</strong>{}</li>\n", wall_badge(name_of(wall)),
+                         percent_of(ratio, 1), ratio_words(wall));
   }
   std::string rows;
   size_t num = 0;
@@ -232,8 +240,9 @@ std::string ceilings_table(const Context& context, const TracedMetrics& metrics)
          "class=\"num\">gained</th></tr></thead><tbody>\n" +
          rows +
          "</tbody></table></div>\n<p class=\"note\">A ceiling is what the trial before would have "
-         "gained with all of its wall's time gone: a bound for remedies of that wall, never a "
-         "forecast. A change that moves other time too may gain more.</p>\n";
+         "gained without all causes of its wall, by a replay of its traced steps: a bound for "
+         "remedies of that wall, never a forecast. A change that moves other time too may gain "
+         "more.</p>\n";
 }
 
 struct RankColumn {
@@ -249,6 +258,7 @@ std::string ranks_table(const TracedMetrics& metrics, double step_ns) {
       {"blocking_transfer_ns", "data moving"},
       {"blocking_wait_ns", "waiting for others"},
       {"pipeline_bubble_ns", "of it, pipeline bubble"},
+      {"critical_path_ns", "on the critical path"},
   });
   if (metrics.ranks().size() < 2) return "";
   std::string head;
@@ -304,7 +314,7 @@ std::string critical_path_list(const TracedMetrics& metrics) {
       {{"critical_compute_ns", "computing"},
        {"critical_dispatcher_ns", "packing and routing"},
        {"critical_transfer_ns", "data moving"},
-       {"critical_wait_ns", "waiting for others"},
+       {"critical_wait_ns", "waiting for what is in no trace"},
        {"critical_memcpy_ns", "copies"},
        {"critical_host_ns", "the host: launches and synchronisation"},
        {"critical_stalled_ns", "unexplained"}});
@@ -320,11 +330,13 @@ std::string critical_path_list(const TracedMetrics& metrics) {
         "style=\"width:{:.1f}%\"></span></span></td></tr>\n",
         words, ns_and_share(ns, whole), 100 * ns / whole);
   }
-  return "<h3>Critical path of the slowest rank</h3>\n<div class=\"scroll\"><table "
+  return "<h3>Critical path across the ranks</h3>\n<div class=\"scroll\"><table "
          "class=\"compact\"><tbody>\n" +
          rows +
          "</tbody></table></div>\n<p class=\"note\">The chain of work that the step could not have "
-         "been shorter than: shortening anything else changes nothing.</p>\n";
+         "been shorter than: shortening anything else changes nothing. Where a rank waits for "
+         "another "
+         "one, it goes on there.</p>\n";
 }
 
 }  // namespace

@@ -16,8 +16,7 @@
 #include "profiler/analysis/critical_path.h"
 #include "profiler/analysis/overlap.h"
 #include "profiler/analysis/stats.h"
-#include "profiler/analysis/step_verdict.h"
-#include "profiler/analysis/wall.h"
+#include "profiler/analysis/trial_wall.h"
 #include "profiler/store/metrics.h"
 #include "tuner/played_steps.h"
 
@@ -52,6 +51,8 @@ class Metrics {
     rows_.push_back({rank, std::move(full_name), value});
   }
 
+  [[nodiscard]] std::vector<MetricRow>& rows() { return rows_; }
+
  private:
   std::vector<MetricRow>& rows_;
 };
@@ -73,13 +74,20 @@ profiler::ClassificationRules rules_for(const spec::TrialSpec& spec) {
   return rules;
 }
 
-/// All ranks of the last traced step.
-std::vector<profiler::StepTrace> last_step(const std::vector<profiler::StepTrace>& traces) {
-  std::vector<profiler::StepTrace> result;
-  for (const profiler::StepTrace& trace : traces) {
-    if (trace.step == traces.back().step) result.push_back(trace);
-  }
+/// The traced steps with all their ranks, in order.
+std::vector<std::vector<profiler::StepTrace>> by_step(
+    const std::vector<profiler::StepTrace>& traces) {
+  std::map<int32_t, std::vector<profiler::StepTrace>> steps;
+  for (const profiler::StepTrace& trace : traces) steps[trace.step].push_back(trace);
+  std::vector<std::vector<profiler::StepTrace>> result;
+  for (auto& [step, ranks] : steps) result.push_back(std::move(ranks));
   return result;
+}
+
+size_t num_records(const std::vector<profiler::StepTrace>& ranks) {
+  size_t num = 0;
+  for (const profiler::StepTrace& trace : ranks) num += trace.records.size();
+  return num;
 }
 
 profiler::MemoryFacts memory_facts(const store::ShardContents& shard, bool is_oom,
@@ -252,25 +260,15 @@ void add_overlaps(const std::vector<profiler::GroupOverlap>& overlaps, int64_t n
   }
 }
 
-void add_wall(const profiler::WallEvidence& verdict, Metrics& metrics) {
-  for (const profiler::WallBound& bound : verdict.bounds) {
-    double ratio = bound.mean_ratio;
-    // Computing is nothing that could be recovered: its number is its share of the step.
-    if (bound.wall == base::Wall::compute) {
-      ratio = verdict.compute_ratio();
-    }
-    metrics.add(kWholeRun, fmt::format("{}_wall_ratio", base::name_of(bound.wall)), ratio);
-  }
-  const profiler::WallBound& binding = verdict.bounds[static_cast<size_t>(verdict.wall)];
-  metrics.add(kWholeRun, "dominant_ratio", verdict.dominant_ratio);
-  metrics.add(kWholeRun, "recoverable_ns", binding.mean_ns);
-  metrics.add(kWholeRun, "gain_ceiling_ratio", binding.gain_ceiling_ratio);
-}
-
-void add_critical_path(const profiler::CriticalPath& path, Metrics& metrics) {
-  for (const auto& [path_class, ns] : path.ns_by_class) {
-    metrics.add(kWholeRun, fmt::format("critical_{}_ns", profiler::name_of(path_class)), ns);
-  }
+/// Of each wall the share of the step that is gained without its causes; of the one that binds,
+/// what that is in time and in throughput.
+void add_ceilings(const profiler::TrialWall& verdict, int64_t step_ns, Metrics& metrics) {
+  const profiler::StepVerdict& step = verdict.steps->verdict;
+  add_wall_ratios(step.ceilings, metrics.rows());
+  const double ratio = step.ceiling_ratio();
+  if (!base::is_recoverable(verdict.wall) || ratio >= 1) return;
+  metrics.add(kWholeRun, "recoverable_ns", ratio * static_cast<double>(step_ns));
+  metrics.add(kWholeRun, "gain_ceiling_ratio", ratio / (1 - ratio));
 }
 
 /// Virtual ranks are threads of one process: on a device they share it and its clock. Of ranks that
@@ -282,7 +280,7 @@ std::vector<profiler::DeviceWork> shared_work(const spec::TrialSpec& spec,
   return is_shared ? profiler::work_of_others(traces) : std::vector<profiler::DeviceWork>();
 }
 
-/// The causes of the step, each taken away in turn.
+/// The causes of one step, each taken away in turn.
 profiler::StepVerdict judge_causes(const spec::TrialSpec& spec,
                                    const std::vector<profiler::StepTrace>& traces,
                                    const std::vector<profiler::DeviceWork>& others,
@@ -299,64 +297,60 @@ profiler::StepVerdict judge_causes(const spec::TrialSpec& spec,
       facts);
 }
 
-/// What would be gained at most by each cause, the largest first.
-std::vector<std::pair<const char*, double>> ceilings_of(const profiler::StepVerdict& verdict) {
-  std::vector<std::pair<const char*, double>> ceilings;
-  for (const profiler::SubCauseRow& row : profiler::sub_causes()) {
-    const double ratio = verdict.sub_ceilings[static_cast<size_t>(row.id)];
-    if (row.label != base::WallLabel::compute && ratio > 0) ceilings.emplace_back(row.name, ratio);
+/// Some of the traced steps, each judged alone; the last one is among them.
+std::vector<profiler::StepVerdict> judge_steps(
+    const spec::TrialSpec& spec, const std::vector<std::vector<profiler::StepTrace>>& steps,
+    const profiler::MemoryFacts& memory) {
+  size_t largest = 0;
+  for (const auto& ranks : steps) largest = std::max(largest, num_records(ranks));
+  std::vector<profiler::StepVerdict> verdicts;
+  for (const size_t before_last : profiler::steps_to_replay(steps.size(), largest)) {
+    const std::vector<profiler::StepTrace>& ranks = steps[steps.size() - 1 - before_last];
+    verdicts.push_back(judge_causes(spec, ranks, shared_work(spec, ranks), memory));
   }
-  std::stable_sort(ceilings.begin(), ceilings.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  return ceilings;
+  return verdicts;
 }
 
-/// Adds what taking causes away has told to the wall's evidence.
-void add_causes(const profiler::StepVerdict& causes, json& document) {
-  document["label"] = base::name_of(causes.label);
-  document["sub_cause"] = profiler::row_of(causes.sub_cause).name;
-  document["rank"] = causes.rank ? json(*causes.rank) : json();
-  document["unknown_ratio"] = causes.unknown_ratio();
-  document["label_ceilings"] = profiler::by_name(causes.ceilings);
-  json& ceilings = document["ceilings"] = json::object();
-  std::string text =
-      fmt::format("Step replayed without one cause after the other: {}.", causes.text());
-  for (const auto& [name, ratio] : ceilings_of(causes)) {
-    ceilings[name] = ratio;
-    if (ratio < 0.005) continue;
-    text += fmt::format("{} {} {}", ceilings.size() == 1 ? " Ceilings:" : ",", name,
-                        base::format_ratio(ratio));
-  }
-  document["evidence"].push_back({{"name", "ceiling_ratio"},
-                                  {"value", causes.ceiling_ratio()},
-                                  {"unit", "ratio"},
-                                  {"text", text}});
+/// What a next run should record where a verdict is unknown.
+const char* what_to_record(const spec::TrialSpec& spec) {
+  return spec::is_on_device(spec) && spec.trace != spec::TraceLevel::all
+             ? "all that the device traces (\"trace\": \"all\")"
+             : "more steps (\"num_traced_steps\"), and leave out fewer records: the log says "
+               "whether some were lost";
 }
 
-/// The verdict with its evidence, bounds and the shares of the step.
-json wall_json(const profiler::WallEvidence& verdict) {
+/// The verdict with its evidence, ceilings and the shares of the step.
+json wall_json(const profiler::TrialWall& verdict,
+               const std::optional<profiler::StepAccount>& account) {
   json evidence = json::array();
   for (const profiler::Evidence& fact : verdict.evidence) {
     evidence.push_back(
         {{"name", fact.name}, {"value", fact.value}, {"unit", fact.unit}, {"text", fact.text}});
   }
-  json bounds = json::object();
-  for (const profiler::WallBound& bound : verdict.bounds) {
-    bounds[base::name_of(bound.wall)] = {{"mean_ns", bound.mean_ns},
-                                         {"mean_ratio", bound.mean_ratio},
-                                         {"slowest_ratio", bound.slowest_ratio},
-                                         {"gain_ceiling_ratio", bound.gain_ceiling_ratio}};
+  json document = {{"label", base::name_of(verdict.wall)},
+                   {"sub_cause", verdict.sub_cause},
+                   {"summary", verdict.summary},
+                   {"evidence", evidence}};
+  if (verdict.steps) {
+    const profiler::StepVerdict& step = verdict.steps->verdict;
+    document["rank"] = step.rank ? json(*step.rank) : json();
+    document["share_ratio"] = step.ceiling_ratio();
+    document["low_ratio"] = verdict.steps->low_ratio;
+    document["high_ratio"] = verdict.steps->high_ratio;
+    document["num_replayed_steps"] = verdict.steps->num_steps;
+    document["unknown_ratio"] = step.unknown_ratio();
+    document["label_ceilings"] = profiler::by_name(step.ceilings);
+    document["ceilings"] = profiler::by_name(step.sub_ceilings);
   }
-  json shares = json::object();
-  for (const profiler::StepShare& share : verdict.shares) shares[share.name] = share.ratio;
-  return {{"wall", base::name_of(verdict.wall)},
-          {"dominant_group", verdict.dominant_group},
-          {"dominant_ratio", verdict.dominant_ratio},
-          {"summary", verdict.summary},
-          {"slowest_rank", verdict.slowest_rank},
-          {"evidence", evidence},
-          {"bounds", bounds},
-          {"shares", shares}};
+  if (account) {
+    json shares = json::object();
+    for (const profiler::StepShare& share : account->shares) shares[share.name] = share.ratio;
+    document["shares"] = shares;
+    document["dominant_group"] = account->dominant_group;
+    document["dominant_ratio"] = account->dominant_ratio;
+    document["slowest_rank"] = account->slowest_rank;
+  }
+  return document;
 }
 
 }  // namespace
@@ -391,9 +385,21 @@ void add_step_budgets(const std::vector<StepBudget>& budgets, std::vector<Metric
   }
 }
 
-void add_step_path(const profiler::StepTrace& trace, std::vector<MetricRow>& metrics) {
+void add_wall_ratios(const std::array<double, base::kNumWalls>& ceilings,
+                     std::vector<MetricRow>& metrics) {
+  for (size_t i = 0; i < ceilings.size(); ++i) {
+    metrics.push_back({kWholeRun,
+                       fmt::format("{}_wall_ratio", base::name_of(static_cast<base::Wall>(i))),
+                       ceilings[i]});
+  }
+}
+
+void add_critical_path(const profiler::CriticalPath& path, std::vector<MetricRow>& metrics) {
   Metrics added(metrics);
-  add_critical_path(profiler::critical_path(trace, {}), added);
+  for (const auto& [path_class, ns] : path.ns_by_class) {
+    added.add(kWholeRun, fmt::format("critical_{}_ns", profiler::name_of(path_class)), ns);
+  }
+  for (const auto& [rank, ns] : path.ns_by_rank) added.add(rank, "critical_path_ns", ns);
 }
 
 void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shard,
@@ -407,17 +413,20 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
     add_speed(spec, shard, usual_probe_ns, result, metrics);
   }
 
-  std::vector<StepBudget> budgets;
-  std::optional<profiler::StepVerdict> causes;
   const profiler::MemoryFacts memory = memory_facts(shard, is_oom, result.reason);
+  std::vector<profiler::StepVerdict> verdicts;
+  std::optional<profiler::StepAccount> account;
   // A trace without records says nothing about where the time went.
   const bool is_traced = std::ranges::any_of(
       shard.traces, [](const profiler::StepTrace& trace) { return !trace.records.empty(); });
   if (is_traced) {
     const profiler::ClassificationRules rules = rules_for(spec);
-    const std::vector<profiler::StepTrace> traces = last_step(shard.traces);
+    const std::vector<std::vector<profiler::StepTrace>> steps = by_step(shard.traces);
+    verdicts = judge_steps(spec, steps, memory);
+    const std::vector<profiler::StepTrace>& traces = steps.back();
     const std::vector<profiler::DeviceWork> others = shared_work(spec, traces);
     const profiler::DeviceWork none;
+    std::vector<StepBudget> budgets;
     for (size_t i = 0; i < traces.size(); ++i) {
       budgets.push_back(
           profiler::compute_budget(traces[i], rules, others.empty() ? none : others[i]));
@@ -426,21 +435,20 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
     add_overlaps(profiler::group_overlaps(traces, budgets,
                                           plan::group_instances(plan::layout_of(spec.knobs))),
                  static_cast<int64_t>(traces.size()), metrics);
-    const auto slowest = std::ranges::max_element(traces, {}, [&](const auto& trace) {
-      const StepBudget& budget = budgets[static_cast<size_t>(&trace - traces.data())];
-      return budget.step_ns - budget.blocking_wait_ns;
-    });
-    add_critical_path(profiler::critical_path(*slowest, rules), metrics);
-    causes = judge_causes(spec, traces, others, memory);
+    const profiler::ReplayedRun last(traces, plan::group_instances(plan::layout_of(spec.knobs)), {},
+                                     others);
+    add_critical_path(profiler::critical_path(last, rules), result.metrics);
+    account = profiler::account_of(budgets);
+    metrics.add(kWholeRun, "dominant_ratio", account->dominant_ratio);
   }
-  if (budgets.empty() && !is_oom) return;
-  const profiler::WallEvidence verdict = profiler::classify_wall(budgets, memory);
+  if (verdicts.empty() && !is_oom) return;
+  const profiler::TrialWall verdict =
+      profiler::judge_trial(std::move(verdicts), account, memory, what_to_record(spec));
   result.wall = base::name_of(verdict.wall);
-  if (!budgets.empty()) add_wall(verdict, metrics);
-  json document = wall_json(verdict);
-  if (causes) add_causes(*causes, document);
+  if (verdict.steps && account) add_ceilings(verdict, account->step_ns, metrics);
   result.texts.push_back(
-      {kWallEvidenceText, document.dump(-1, ' ', false, json::error_handler_t::replace)});
+      {kWallEvidenceText,
+       wall_json(verdict, account).dump(-1, ' ', false, json::error_handler_t::replace)});
 }
 
 }  // namespace moetune::sweeps

@@ -2,10 +2,13 @@
 // overlap, the wall. Pure: reads nothing but its arguments.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "engine/spec/trial_spec.h"
+#include "kernels/base/step_parts.h"
 #include "profiler/analysis/budget.h"
+#include "profiler/analysis/critical_path.h"
 #include "profiler/store/store.h"
 
 namespace moetune::sweeps {
@@ -26,8 +29,10 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
 /// ranks, of groups too.
 void add_step_budgets(const std::vector<profiler::StepBudget>& budgets,
                       std::vector<store::MetricRow>& metrics);
-/// The critical path of a rank's step as metrics of the whole run. Throws base::Error when the
-/// trace contradicts itself.
-void add_step_path(const profiler::StepTrace& trace, std::vector<store::MetricRow>& metrics);
+/// The ceiling of each wall as metrics of the whole run.
+void add_wall_ratios(const std::array<double, base::kNumWalls>& ceilings,
+                     std::vector<store::MetricRow>& metrics);
+/// A critical path by what it consists of, as metrics of the whole run, and by rank.
+void add_critical_path(const profiler::CriticalPath& path, std::vector<store::MetricRow>& metrics);
 
 }  // namespace moetune::sweeps

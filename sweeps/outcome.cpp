@@ -29,10 +29,9 @@ void read_wall(const std::string& text, tuner::TrialOutcome& outcome) {
     const auto found = document.find(key);
     return found != document.end() && found->is_string() ? found->get<std::string>() : "";
   };
-  outcome.wall_label = base::wall_label_from_name(word_of("label"));
+  // Trials of earlier versions have a label beside a wall that knows less.
+  if (const auto label = base::wall_from_name(word_of("label"))) outcome.wall = label;
   outcome.wall_cause = word_of("sub_cause");
-  const auto group = document.find("dominant_group");
-  if (group != document.end() && group->is_string()) outcome.dominant_group = *group;
   const auto read_ratios = [&](const char* key, std::map<std::string, double>& ratios) {
     const auto found = document.find(key);
     if (found == document.end() || !found->is_object()) return;
@@ -70,7 +69,7 @@ tuner::TrialOutcome read_outcome(const store::Store& store, const store::TrialRo
   outcome.ended_s = store::seconds_of(measurement.window_end);
   if (measurement.purpose != tuner::name_of(tuner::Purpose::first)) return outcome;
   outcome.peak_bytes = trial.peak_bytes.value_or(0);
-  outcome.wall = trial.wall;
+  outcome.wall = base::wall_from_name(trial.wall);
   for (const store::StepRow& step : store.read_steps(trial.id)) {
     outcome.losses.push_back(step.loss);
   }

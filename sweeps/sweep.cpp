@@ -452,7 +452,7 @@ void SweepLoop::report(const TrialRequest& request, const TrialOutcome& outcome,
   if (outcome.status == TrialStatus::ok) {
     if (outcome.step_ns > 0) line += ", " + base::format_ns(outcome.step_ns) + " per step";
     if (outcome.peak_bytes > 0) line += ", peak " + base::format_bytes(outcome.peak_bytes);
-    if (!outcome.wall.empty()) line += ", wall " + outcome.wall;
+    if (outcome.wall) line += fmt::format(", wall {}", name_of(*outcome.wall));
     for (const store::MetricRow& metric : metrics) {
       if (metric.name == "tracing_overhead_ratio") {
         line += fmt::format(", tracing {:+.1f} %", 100 * metric.value);

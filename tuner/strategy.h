@@ -97,15 +97,12 @@ struct TrialOutcome {
   std::vector<double> samples_ns;
   double started_s = 0;  ///< when it ran, seconds since 1970
   double ended_s = 0;
-  int64_t peak_bytes = 0;      ///< highest rank
-  std::string wall;            ///< memory, communication, host, compute; empty when not traced
-  std::string dominant_group;  ///< communication group with the largest blocking time
-  /// The wall by its causes, and which of them, where that was told apart.
-  std::optional<base::WallLabel> wall_label{};
-  std::string wall_cause{};
+  int64_t peak_bytes = 0;            ///< highest rank
+  std::optional<base::Wall> wall{};  ///< none when not traced
+  std::string wall_cause{};          ///< which of its causes, where that was told apart
   /// Parts of the traced step by the names of base::StepPart, adding up to 1.
   std::map<std::string, double> shares;
-  /// By wall_label: what of the step its causes cost (ImportedWall::ceilings).
+  /// By wall: what of the step is gained without its causes (StepVerdict::ceilings).
   std::map<std::string, double> ceilings{};
   /// By sub-cause, of the labels whose causes were told apart.
   std::map<std::string, double> cause_ceilings{};

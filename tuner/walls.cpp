@@ -2,6 +2,7 @@
 #include "tuner/walls.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace moetune::tuner {
 double WallReading::ceiling(Wall wall) const {
@@ -14,18 +15,25 @@ std::vector<Wall> WallReading::order() const {
   std::stable_sort(walls.begin(), walls.end(), [&](Wall a, Wall b) { return share(a) > share(b); });
   walls.push_back(Wall::compute);
   const auto found = std::find(walls.begin(), walls.end(), binding);
-  std::rotate(walls.begin(), found, found + 1);
+  if (found != walls.end()) std::rotate(walls.begin(), found, found + 1);
   return walls;
 }
 
 WallReading read_walls(const TrialOutcome& outcome) {
   WallReading reading;
-  for (const auto& [name, ratio] : outcome.shares) {
-    base::add_share(name, std::clamp(ratio, 0.0, 1.0), reading.recoverable);
+  if (outcome.ceilings.empty()) {
+    for (const auto& [name, ratio] : outcome.shares) {
+      base::add_share(name, std::clamp(ratio, 0.0, 1.0), reading.recoverable);
+    }
   }
-  reading.recoverable[static_cast<size_t>(Wall::compute)] = 0;
-  reading.binding =
-      base::wall_from_name(outcome.wall).value_or(base::binding_wall(reading.recoverable));
+  for (const auto& [name, ratio] : outcome.ceilings) {
+    const std::optional<Wall> wall = base::wall_from_name(name);
+    if (wall) reading.recoverable[static_cast<size_t>(*wall)] = std::clamp(ratio, 0.0, 1.0);
+  }
+  for (const Wall wall : {Wall::compute, Wall::unknown}) {
+    reading.recoverable[static_cast<size_t>(wall)] = 0;
+  }
+  reading.binding = outcome.wall.value_or(base::binding_wall(reading.recoverable));
   return reading;
 }
 
@@ -38,6 +46,18 @@ double group_share(const TrialOutcome& outcome, std::string_view group) {
   add(base::name_of(base::StepPart::transfer, group));
   if (group == "pp") add(base::name_of(base::StepPart::pipeline_bubble));
   return share;
+}
+
+std::string blocking_group(const TrialOutcome& outcome) {
+  std::string group;
+  double largest = 0;
+  for (const auto& [name, ratio] : outcome.shares) {
+    const std::optional<base::NamedPart> part = base::part_from_name(name);
+    if (!part || part->row->id != base::StepPart::transfer || ratio <= largest) continue;
+    group = part->group;
+    largest = ratio;
+  }
+  return group;
 }
 
 }  // namespace moetune::tuner

@@ -11,28 +11,9 @@ namespace {
 
 using P = StepPart;
 
-constexpr std::array<const char*, kNumWalls> kWalls = {"communication", "host", "memory",
-                                                       "compute"};
-
-struct WallLabelRow {
-  WallLabel id;
-  const char* name;
-  std::optional<Wall> wall;
-};
-
-constexpr WallLabelRow label_row(WallLabel label, Wall wall) {
-  return {label, kWalls[static_cast<size_t>(wall)], wall};
-}
-
-constexpr std::array<WallLabelRow, kNumWallLabels> kWallLabels = {{
-    label_row(WallLabel::communication, Wall::communication),
-    label_row(WallLabel::host, Wall::host),
-    {WallLabel::pipeline, "pipeline", Wall::communication},
-    {WallLabel::imbalance, "imbalance", std::nullopt},
-    label_row(WallLabel::memory, Wall::memory),
-    label_row(WallLabel::compute, Wall::compute),
-    {WallLabel::unknown, "unknown", std::nullopt},
-}};
+/// In the order of Wall.
+constexpr std::array<const char*, kNumWalls> kWalls = {
+    "communication", "host", "pipeline", "imbalance", "memory", "compute", "unknown"};
 
 constexpr const char* kBlocking = "blocking";
 constexpr const char* kBlockingText = "blocking {} communication";
@@ -48,11 +29,11 @@ constexpr std::array<StepPartRow, static_cast<size_t>(P::count)> kParts = {{
      "transfer", "", 0},
     {P::late, kBlocking, true, Wall::communication, "blocking_wait_ns", "pipeline_bubble_ns",
      kBlockingText, "late participant", "yellow", 3},
-    {P::pipeline_bubble, "bubble", false, Wall::communication, "pipeline_bubble_ns", "",
+    {P::pipeline_bubble, "bubble", false, Wall::pipeline, "pipeline_bubble_ns", "",
      "pipeline bubble", "pipeline bubble", "black", 4},
     {P::device_shared, "device_shared", false, Wall::compute, "device_shared_ns", "",
      "waiting while other virtual ranks use the card", "shared card", "green", 5},
-    {P::stalled, "dependency_stalled", false, Wall::compute, "dependency_stalled_ns", "",
+    {P::stalled, "dependency_stalled", false, Wall::unknown, "dependency_stalled_ns", "",
      "unexplained waiting", "dependency-stalled", "blue", 5},
 }};
 
@@ -64,7 +45,6 @@ constexpr bool is_indexed_by_id(const Rows& rows) {
   return true;
 }
 static_assert(is_indexed_by_id(kParts), "kParts must be in the order of StepPart");
-static_assert(is_indexed_by_id(kWallLabels), "kWallLabels must be in the order of WallLabel");
 
 constexpr auto kGroups = std::to_array<GroupRow>({
     {"tp", "tensor-parallel", "", "", "", 0},
@@ -132,17 +112,6 @@ std::optional<Wall> wall_from_name(std::string_view name) {
   const auto found = std::ranges::find(kWalls, name);
   if (found == kWalls.end()) return std::nullopt;
   return static_cast<Wall>(found - kWalls.begin());
-}
-
-const char* name_of(WallLabel label) { return kWallLabels[static_cast<size_t>(label)].name; }
-
-std::optional<WallLabel> wall_label_from_name(std::string_view name) {
-  const auto* found = std::ranges::find(kWallLabels, name, &WallLabelRow::name);
-  return found == kWallLabels.end() ? std::nullopt : std::optional(found->id);
-}
-
-std::optional<Wall> wall_of(WallLabel label) {
-  return kWallLabels[static_cast<size_t>(label)].wall;
 }
 
 std::span<const StepPartRow> step_parts() { return kParts; }

@@ -13,12 +13,14 @@
 
 namespace moetune::base {
 
-/// In the order in which ties are decided: communication before host before memory; compute is what
-/// remains.
-enum class Wall : uint8_t { communication, host, memory, compute };
-constexpr size_t kNumWalls = 4;
-/// Those whose time would vanish with them: all but compute.
-inline constexpr std::array kRecoverableWalls = {Wall::communication, Wall::host, Wall::memory};
+/// What holds a step back. In the order in which ties are decided; compute is what remains, unknown
+/// is time that nothing explains.
+enum class Wall : uint8_t { communication, host, pipeline, imbalance, memory, compute, unknown };
+constexpr size_t kNumWalls = 7;
+/// Those whose time would vanish with them.
+inline constexpr std::array kRecoverableWalls = {Wall::communication, Wall::host, Wall::pipeline,
+                                                 Wall::imbalance, Wall::memory};
+constexpr bool is_recoverable(Wall wall) { return wall < Wall::compute; }
 /// Of the step. A wall with less behind it does not bind.
 inline constexpr double kLeastBindingRatio = 0.10;
 /// The recoverable wall with the largest share, compute where none binds. Shares by Wall, 0 to 1.
@@ -29,28 +31,6 @@ void add_share(std::string_view part, double ratio, std::array<double, kNumWalls
 const char* name_of(Wall wall);
 /// Reads what name_of wrote; nothing for another text.
 std::optional<Wall> wall_from_name(std::string_view name);
-
-/// What holds a step back, as a verdict by its causes says it. The parts of a step and the rows of
-/// trials know the four walls only; a verdict also tells waiting for other stages from slow links,
-/// and knows ranks that come late and time that nothing explains. In the order in which ties are
-/// decided.
-enum class WallLabel : uint8_t {
-  communication,
-  host,
-  pipeline,
-  imbalance,
-  memory,
-  compute,
-  unknown,
-  count
-};
-constexpr size_t kNumWallLabels = static_cast<size_t>(WallLabel::count);
-/// The wall's own name, where there is a wall of that meaning.
-const char* name_of(WallLabel label);
-/// Reads what name_of wrote; nothing for another text.
-std::optional<WallLabel> wall_label_from_name(std::string_view name);
-/// What a trial is stored with; none for a label that is no wall.
-std::optional<Wall> wall_of(WallLabel label);
 
 enum class StepPart : uint8_t {
   compute,

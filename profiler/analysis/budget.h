@@ -38,14 +38,13 @@ struct GroupBudget {
 ///   compute_busy = U(compute kernels), compute_absent = step - compute_busy;
 ///   occupied_not_computing = device_busy - compute_busy.
 /// Each moment of compute_absent belongs to the compute kernel that ends the gap and is one of:
-///  - launch_starved: the host had not enqueued the kernel yet. If the host was in a host_sync for
-///    unfinished device work, that work is the reason instead.
-///  - blocking: the kernel was enqueued, and the record that it waits for is communication,
-///  dispatcher
-///    work or a copy. That record is the later of event producer and stream predecessor, followed
-///    back. The last transfer_ns of a communication are transfer, what precedes them is wait. After
-///    the last compute kernel, the last-ending record takes the kernel's place, and the rest of the
-///    step is wait in kStepEndGroup.
+///  - blocking: the record that it waits for is communication, dispatcher work or a copy, and has
+///    not ended. That record is the later of event producer and stream predecessor, followed back.
+///    The last transfer_ns of a communication are transfer, what precedes them is wait. After the
+///    last compute kernel, the last-ending record takes the kernel's place, and the rest of the
+///    step is wait in kStepEndGroup. An earlier launch would not help here.
+///  - launch_starved: no such record is left, and the host had not enqueued the kernel yet. If the
+///    host was in a host_sync for unfinished device work, that work is the reason instead.
 ///  - device_shared: the kernel was enqueued, no record of this rank explains the wait, and others
 ///    were at work on the same device.
 ///  - dependency_stalled: the kernel was enqueued, and no record explains the wait.

@@ -48,18 +48,19 @@ class GapExplainer {
     if (start_ns < end_ns) pending_.push_back({position, start_ns, end_ns, true});
   }
 
-  /// [start, end) in which `position` had not started.
+  /// [start, end) in which `position` had not started. What it waits for comes first: until that
+  /// has ended, an earlier launch would not have helped.
   void explain_before_start(int64_t position, int64_t start_ns, int64_t end_ns) {
-    const int64_t enqueued_ns = std::min(index_.record(position).launch_end_ns, end_ns);
-    explain_host(position, start_ns, enqueued_ns);
-    const int64_t cursor = std::max(start_ns, enqueued_ns);
     const int64_t predecessor = index_.binding_predecessor(position);
-    const int64_t resolved_ns = predecessor == kNoPosition
-                                    ? cursor
-                                    : std::clamp(index_.waited_until_ns(position, predecessor),
-                                                 cursor, std::max(cursor, end_ns));
-    push_running(predecessor, cursor, resolved_ns);
-    add(resolved_ns, end_ns, GapCause::dependency_stalled, position);
+    const int64_t resolved_ns =
+        predecessor == kNoPosition
+            ? start_ns
+            : std::clamp(index_.waited_until_ns(position, predecessor), start_ns, end_ns);
+    push_running(predecessor, start_ns, resolved_ns);
+    const int64_t enqueued_ns =
+        std::clamp(index_.record(position).launch_end_ns, resolved_ns, end_ns);
+    explain_host(position, resolved_ns, enqueued_ns);
+    add(enqueued_ns, end_ns, GapCause::dependency_stalled, position);
   }
 
   /// [start, end) in which the host had not enqueued `position`; the record after the last counts

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 #include <vector>
 
 #include "profiler/analysis/imported_steps.h"
@@ -12,9 +13,6 @@ namespace {
 
 /// A record takes some 300 bytes while its step is replayed.
 constexpr size_t kMostOpsAStep = 2'000'000;
-/// Limit over all replayed steps together; one step is replayed in any case.
-constexpr size_t kMostOps = 300'000;
-constexpr size_t kMostSteps = 9;
 
 /// What fits into 64 bits with room to spare.
 constexpr double kMostWorkNs = 1e18;
@@ -49,11 +47,7 @@ std::vector<size_t> chosen_steps(const ImportedSteps& steps) {
   size_t largest = 1;
   for (size_t i = 0; i < steps.num_steps(); ++i) largest = std::max(largest, steps.num_ops(i));
   if (largest > kMostOpsAStep) return {};
-  const size_t count =
-      std::clamp<size_t>(kMostOps / largest, 1, std::min(kMostSteps, steps.num_steps()));
-  std::vector<size_t> chosen;
-  for (size_t i = 0; i < count; ++i) chosen.push_back(i * steps.num_steps() / count);
-  return chosen;
+  return steps_to_replay(steps.num_steps(), largest);
 }
 
 }  // namespace
@@ -67,7 +61,6 @@ std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> tra
   StepFacts facts;
   facts.stall_ns = kStallNs;
   facts.memory = memory;
-  facts.is_short_if_unknown = false;
   std::vector<StepVerdict> verdicts;
   for (const size_t step : chosen_steps(steps)) {
     const std::vector<StepTrace> made = steps.make(step);
@@ -81,19 +74,7 @@ std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> tra
     replay.error_ratio = std::max(replay.error_ratio, error);
   }
   if (verdicts.empty()) return std::nullopt;
-  std::array<int, kNumWallLabels> votes = {};
-  for (const StepVerdict& verdict : verdicts) ++votes[static_cast<size_t>(verdict.label)];
-  const auto most = static_cast<size_t>(std::ranges::max_element(votes) - votes.begin());
-  replay.num_steps = static_cast<int>(verdicts.size());
-  replay.num_agreeing = votes[most];
-  std::ranges::sort(verdicts, {},
-                    [&](const StepVerdict& verdict) { return verdict.ceilings[most]; });
-  replay.low_ratio = verdicts.front().ceilings[most];
-  replay.high_ratio = verdicts.back().ceilings[most];
-  std::erase_if(verdicts, [&](const StepVerdict& verdict) {
-    return static_cast<size_t>(verdict.label) != most;
-  });
-  replay.verdict = std::move(verdicts[verdicts.size() / 2]);
+  static_cast<StepsVerdict&>(replay) = verdict_of_steps(std::move(verdicts));
   return replay;
 }
 
@@ -117,6 +98,12 @@ void infer_producers(std::vector<StepTrace>& traces, const GroupInstances& commu
     record.producer_id = one.producer;
     record.is_producer_inferred = true;
   }
+}
+
+CriticalPath path_of_imported(const std::vector<StepTrace>& traces,
+                              const GroupInstances& communicators) {
+  if (work_ns(traces) > kMostWorkNs) return {};
+  return critical_path(ReplayedRun(traces, communicators, kReplayOptions), {});
 }
 
 }  // namespace moetune::profiler

@@ -7,19 +7,14 @@
 #include <span>
 #include <vector>
 
+#include "profiler/analysis/critical_path.h"
 #include "profiler/analysis/matched_collectives.h"
-#include "profiler/analysis/step_verdict.h"
+#include "profiler/analysis/steps_verdict.h"
 #include "profiler/imported_trace.h"
 
 namespace moetune::profiler {
 
-struct ImportedReplay {
-  /// Verdict of the step with the median ceiling, among the steps with the most frequent label.
-  StepVerdict verdict;
-  double low_ratio = 0;   ///< smallest ceiling of that label over all steps
-  double high_ratio = 0;  ///< largest one
-  int num_steps = 0;      ///< steps that were replayed
-  int num_agreeing = 0;   ///< replayed steps with that label
+struct ImportedReplay : StepsVerdict {
   /// Largest relative difference between a recorded step and its replay with nothing dropped.
   double error_ratio = 0;
 };
@@ -36,5 +31,10 @@ std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> tra
 /// the replay infers it from the order of ends and starts. `communicators`: of the same
 /// ImportedSteps.
 void infer_producers(std::vector<StepTrace>& traces, const GroupInstances& communicators);
+
+/// The critical path of one step across its ranks, which are indices of traces; empty with more
+/// work than can be followed. Throws base::Error where a trace contradicts itself.
+CriticalPath path_of_imported(const std::vector<StepTrace>& traces,
+                              const GroupInstances& communicators);
 
 }  // namespace moetune::profiler

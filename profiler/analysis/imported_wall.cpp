@@ -29,15 +29,15 @@ constexpr double kMostReplayError = 0.05;
 /// The cause of no verdict where communication was found on no other rank.
 constexpr const char* kUnmatched = "unmatched";
 
-size_t place_of(WallLabel label) { return static_cast<size_t>(label); }
+size_t place_of(Wall label) { return static_cast<size_t>(label); }
 size_t place_of(IdleCause cause) { return static_cast<size_t>(cause); }
 
 /// One rank's time.
 struct JudgedRank {
   TraceWindow window;
   std::vector<CauseSegment> segments;
-  IntervalSet recomputed;                          ///< when it did, and nothing else computed
-  std::array<double, kNumWallLabels> shares = {};  ///< of its window
+  IntervalSet recomputed;                     ///< when it did, and nothing else computed
+  std::array<double, kNumWalls> shares = {};  ///< of its window
   [[nodiscard]] int64_t window_ns() const { return window.time.length_ns(); }
 };
 
@@ -79,14 +79,14 @@ class Judge {
         book(i);
         wall.groups.add(traces_[i], is_message_[i], ranks_[i].segments, ranks_[i].window_ns(),
                         waits_.empty() ? nullptr : &waits_[i]);
-        for (size_t label = 0; label < kNumWallLabels; ++label) {
+        for (size_t label = 0; label < kNumWalls; ++label) {
           wall.shares[label] += ranks_[i].shares[label] / num_judged_;
         }
       }
     } else {
-      wall.shares[place_of(WallLabel::unknown)] = 1;
+      wall.shares[place_of(Wall::unknown)] = 1;
     }
-    wall.unknown_ratio = wall.shares[place_of(WallLabel::unknown)];
+    wall.unknown_ratio = wall.shares[place_of(Wall::unknown)];
     wall.ceilings = wall.shares;
     if (choose(wall)) {
       take_replay(wall);
@@ -118,7 +118,7 @@ class Judge {
   void book(size_t index) {
     JudgedRank& rank = ranks_[index];
     if (rank.window_ns() == 0) return;
-    const auto add = [&](WallLabel label, double ns) {
+    const auto add = [&](Wall label, double ns) {
       rank.shares[place_of(label)] += ns / static_cast<double>(rank.window_ns());
     };
     for (const CauseSegment& segment : rank.segments) {
@@ -128,31 +128,31 @@ class Judge {
         case IdleCause::latency: {
           const auto again_ns =
               static_cast<double>(covered_ns(rank.recomputed, {segment.start_ns, segment.end_ns}));
-          add(WallLabel::compute, static_cast<double>(ns) - again_ns);
-          add_recomputed(index, again_ns, WallLabel::compute, add);
+          add(Wall::compute, static_cast<double>(ns) - again_ns);
+          add_recomputed(index, again_ns, Wall::compute, add);
           break;
         }
         case IdleCause::host:
-          add(WallLabel::host, static_cast<double>(ns));
-          blame_[index][place_of(WallLabel::host)] += static_cast<double>(ns);
+          add(Wall::host, static_cast<double>(ns));
+          blame_[index][place_of(Wall::host)] += static_cast<double>(ns);
           break;
         case IdleCause::communication:
           book_comm(index, segment, add);
           break;
         case IdleCause::host_copy:
-          add(WallLabel::host, static_cast<double>(ns));
+          add(Wall::host, static_cast<double>(ns));
           copy_ns_ += static_cast<double>(ns);
           if (traces_[index].ops[segment.op].path == CopyPath::to_device) {
             input_ns_ += static_cast<double>(ns);
           }
           break;
         case IdleCause::offload:
-          add(WallLabel::memory, static_cast<double>(ns));
+          add(Wall::memory, static_cast<double>(ns));
           copy_ns_ += static_cast<double>(ns);
           break;
         case IdleCause::unknown:
         case IdleCause::count:
-          add(WallLabel::unknown, static_cast<double>(ns));
+          add(Wall::unknown, static_cast<double>(ns));
           break;
       }
     }
@@ -160,9 +160,9 @@ class Judge {
 
   /// It is memory's doing only where headroom shows that memory was short.
   template <typename Add>
-  void add_recomputed(size_t index, double ns, WallLabel otherwise, const Add& add) {
+  void add_recomputed(size_t index, double ns, Wall otherwise, const Add& add) {
     recomputed_ratio_ += ns / static_cast<double>(ranks_[index].window_ns());
-    add(is_memory_short(memory_) ? WallLabel::memory : otherwise, ns);
+    add(is_memory_short(memory_) ? Wall::memory : otherwise, ns);
   }
 
   template <typename Add>
@@ -172,13 +172,13 @@ class Judge {
     const uint32_t comm = traces_[index].ops[segment.op].comm;
     if (comm != kNoRow && is_message_[index][comm]) {
       stages_.add(all_ns, missing_.may_delay(index, segment.op));
-      return add(WallLabel::pipeline, all_ns);
+      return add(Wall::pipeline, all_ns);
     }
     const SplitComm split = split_comm(segment, waits_.empty() ? WaitsByOp() : waits_[index]);
     const auto transfer_ns = static_cast<double>(split.transfer_ns);
     const bool is_again = is_recomputed(traces_[index], segment.op);
-    if (is_again) add_recomputed(index, transfer_ns, WallLabel::communication, add);
-    if (!is_again) add(WallLabel::communication, transfer_ns);
+    if (is_again) add_recomputed(index, transfer_ns, Wall::communication, add);
+    if (!is_again) add(Wall::communication, transfer_ns);
     if (!is_again || !is_memory_short(memory_)) {
       transfers_.add(transfer_ns, missing_.may_delay(index, segment.op));
     }
@@ -197,16 +197,16 @@ class Judge {
     const CauseSums sums = causes_in(ranks_[last.trace].segments, {came_ns - wait_ns, came_ns});
     const int64_t seen_ns = std::accumulate(sums.begin(), sums.end(), int64_t{0});
     waited_ns_ += static_cast<double>(wait_ns);
-    const auto book = [&](WallLabel label, int64_t ns) {
+    const auto book = [&](Wall label, int64_t ns) {
       add(label, static_cast<double>(ns));
       blame_[last.trace][place_of(label)] += static_cast<double>(ns);
     };
     using C = IdleCause;
-    book(WallLabel::host, sums[place_of(C::host)] + sums[place_of(C::host_copy)]);
-    book(WallLabel::memory, sums[place_of(C::offload)]);
-    book(WallLabel::imbalance, sums[place_of(C::compute)] + sums[place_of(C::latency)]);
-    book(WallLabel::communication, sums[place_of(C::communication)]);
-    book(WallLabel::unknown, sums[place_of(C::unknown)] + wait_ns - seen_ns);
+    book(Wall::host, sums[place_of(C::host)] + sums[place_of(C::host_copy)]);
+    book(Wall::memory, sums[place_of(C::offload)]);
+    book(Wall::imbalance, sums[place_of(C::compute)] + sums[place_of(C::latency)]);
+    book(Wall::communication, sums[place_of(C::communication)]);
+    book(Wall::unknown, sums[place_of(C::unknown)] + wait_ns - seen_ns);
   }
 
   /// False where there is no verdict.
@@ -217,12 +217,12 @@ class Judge {
       return false;
     }
     // Labels stand in the order in which ties are decided, those that could be removed first.
-    std::array<WallLabel, kNumWallLabels> order = {};
-    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<WallLabel>(i);
-    const auto removable = std::span(order).first(place_of(WallLabel::compute));
+    std::array<Wall, kNumWalls> order = {};
+    for (size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Wall>(i);
+    const auto removable = std::span(order).first(place_of(Wall::compute));
     std::ranges::stable_sort(removable, std::ranges::greater(),
-                             [&](WallLabel label) { return wall.shares[place_of(label)]; });
-    const WallLabel best = removable[0];
+                             [&](Wall label) { return wall.shares[place_of(label)]; });
+    const Wall best = removable[0];
     const double share = wall.shares[place_of(best)];
     const double second = wall.shares[place_of(removable[1])];
     if (!is_sure(share, second, wall.unknown_ratio)) {
@@ -237,13 +237,13 @@ class Judge {
       wall.label = best;
       wall.summary = fmt::format("{}: {} of the time", name_of(best), base::format_ratio(share));
     } else {
-      wall.label = WallLabel::compute;
+      wall.label = Wall::compute;
       wall.summary = fmt::format("compute: {} of the time; no other wall reaches {} ({} has {})",
-                                 base::format_ratio(wall.shares[place_of(WallLabel::compute)]),
+                                 base::format_ratio(wall.shares[place_of(Wall::compute)]),
                                  base::format_ratio(base::kLeastBindingRatio), name_of(best),
                                  base::format_ratio(share));
     }
-    if (wall.label == WallLabel::host || wall.label == WallLabel::imbalance) find_rank(wall);
+    if (wall.label == Wall::host || wall.label == Wall::imbalance) find_rank(wall);
     return true;
   }
 
@@ -269,10 +269,10 @@ class Judge {
     wall.rank.reset();
     // Only the replay tells why a stage was waited for, where the messages are matched.
     const double waits_for_stages =
-        matching_.messages.empty() ? 0 : wall.shares[place_of(WallLabel::pipeline)];
+        matching_.messages.empty() ? 0 : wall.shares[place_of(Wall::pipeline)];
     double share = wall.shares[place_of(wall.label)];
     // What a late rank's host did just before may not be what delayed it: its whole step counts.
-    if (verdict.rank && wall.label == WallLabel::host) {
+    if (verdict.rank && wall.label == Wall::host) {
       const auto late = static_cast<size_t>(*verdict.rank);
       share = std::max(share, ranks_[late].shares[place_of(wall.label)]);
     }
@@ -280,8 +280,8 @@ class Judge {
     if (verdict.sub_cause == SubCause::contention) {
       share += verdict.sub_ceilings[static_cast<size_t>(SubCause::contention)];
     }
-    if (wall.label < WallLabel::compute && share + waits_for_stages < base::kLeastBindingRatio) {
-      wall.label = WallLabel::compute;
+    if (wall.label < Wall::compute && share + waits_for_stages < base::kLeastBindingRatio) {
+      wall.label = Wall::compute;
     }
     if (wall.label != verdict.label) {
       wall.low_ratio = wall.high_ratio = wall.ceilings[place_of(wall.label)];
@@ -289,31 +289,31 @@ class Judge {
       wall.summary = fmt::format(
           "compute: {} of the time; without {} the step would be {} shorter, which is {} of the "
           "time alone: too little to be sure",
-          base::format_ratio(wall.shares[place_of(WallLabel::compute)]), name_of(verdict.label),
+          base::format_ratio(wall.shares[place_of(Wall::compute)]), name_of(verdict.label),
           base::format_ratio(verdict.ceiling_ratio()),
           base::format_ratio(wall.shares[place_of(verdict.label)]));
       return;
     }
-    wall.sub_cause = verdict.label == WallLabel::compute ? "" : row_of(verdict.sub_cause).name;
+    wall.sub_cause = verdict.label == Wall::compute ? "" : row_of(verdict.sub_cause).name;
     if (verdict.rank) wall.rank = rank_of(*verdict.rank);
     wall.summary = verdict.text(wall.rank);
     if (const auto& link = verdict.link) {
       add_evidence(wall, "slow_link_ratio", link->ratio(), "ratio",
                    link->text(rank_of(link->from), rank_of(link->to)));
     }
-    if (wall.label == WallLabel::compute) {
+    if (wall.label == Wall::compute) {
       wall.summary = fmt::format("compute: {} of the step; nothing else would gain {}",
                                  base::format_ratio(verdict.ceiling_ratio()),
                                  base::format_ratio(base::kLeastBindingRatio));
     }
-    if (wall.label == WallLabel::unknown) wall.unknown_ratio = verdict.unknown_ratio();
+    if (wall.label == Wall::unknown) wall.unknown_ratio = verdict.unknown_ratio();
   }
 
   /// Whether it is not known of communication, for all the ranks that there are, what it waits for:
   /// nothing was found on two ranks, or less than half and the rest may be messages; or for those
   /// that there are, as their collectives do not end together.
   [[nodiscard]] bool is_unmatched(const ImportedWall& wall) const {
-    if (wall.label != WallLabel::communication || num_judged_ < 2) return false;
+    if (wall.label != Wall::communication || num_judged_ < 2) return false;
     if (!matching_.apart.empty()) return true;
     if (missing_.num() > 0) return false;
     const bool has_matched = !matching_.matched.empty() || !matching_.messages.empty();
@@ -321,23 +321,23 @@ class Judge {
   }
 
   static void give_up(ImportedWall& wall) {
-    wall.label = WallLabel::unknown;
+    wall.label = Wall::unknown;
     wall.sub_cause = kUnmatched;
     wall.rank.reset();
     wall.summary = fmt::format(
         "unknown: communication takes {} of the time, and on no other rank was found what it is "
         "of: it may be transfers, stages that wait for each other, or waiting for a late rank",
-        base::format_ratio(wall.shares[place_of(WallLabel::communication)]));
+        base::format_ratio(wall.shares[place_of(Wall::communication)]));
     for (auto* ratios : {&wall.shares, &wall.ceilings}) {
       (*ratios)[place_of(wall.label)] +=
-          std::exchange((*ratios)[place_of(WallLabel::communication)], 0.0);
+          std::exchange((*ratios)[place_of(Wall::communication)], 0.0);
     }
     wall.unknown_ratio = wall.low_ratio = wall.high_ratio = wall.ceilings[place_of(wall.label)];
   }
 
   /// What of compute's time goes to which of its causes, or why that is not known.
   void split_compute(ImportedWall& wall) {
-    const bool is_compute = wall.label == WallLabel::compute;
+    const bool is_compute = wall.label == Wall::compute;
     const std::string why_not = why_unsplit(traces_, roofline_, peaks_);
     if (!why_not.empty()) {
       if (is_compute) {
@@ -368,7 +368,7 @@ class Judge {
                              base::format_ratio(roofline_.bandwidth_ns / roofline_.known_ns),
                              base::format_ratio(roofline_.over_ns / roofline_.known_ns)));
     // Where the replay found another label, compute is not sure enough to be told as memory's.
-    const bool is_agreed = !replay_ || replay_->verdict.label == WallLabel::compute;
+    const bool is_agreed = !replay_ || replay_->verdict.label == Wall::compute;
     if (binds && most == SubCause::occupancy && is_agreed) look_at_memory(wall);
   }
 
@@ -378,7 +378,7 @@ class Judge {
     // It is booked to memory alone: a larger micro-batch by itself would not fit.
     const double small =
         std::exchange(wall.sub_ceilings[static_cast<size_t>(SubCause::occupancy)], 0);
-    wall.label = WallLabel::memory;
+    wall.label = Wall::memory;
     wall.sub_cause = row_of(SubCause::capped_micro_batch).name;
     wall.sub_ceilings[static_cast<size_t>(SubCause::capped_micro_batch)] = small;
     wall.ceilings[place_of(wall.label)] = small;
@@ -426,21 +426,21 @@ class Judge {
   }
 
   void add_shares(ImportedWall& wall) const {
-    for (size_t i = 0; i < kNumWallLabels; ++i) {
-      const char* name = name_of(static_cast<WallLabel>(i));
+    for (size_t i = 0; i < kNumWalls; ++i) {
+      const char* name = name_of(static_cast<Wall>(i));
       if (wall.shares[i] < 0.0005) continue;
       add_evidence(wall, fmt::format("{}_ratio", name), wall.shares[i], "ratio",
                    fmt::format("{} {} of the time", name, base::format_ratio(wall.shares[i])));
     }
     if (!replay_) return;
-    for (size_t i = 0; i < kNumWallLabels; ++i) {
-      if (i == place_of(WallLabel::compute) || wall.ceilings[i] < 0.005) continue;
-      const char* name = name_of(static_cast<WallLabel>(i));
+    for (size_t i = 0; i < kNumWalls; ++i) {
+      if (i == place_of(Wall::compute) || wall.ceilings[i] < 0.005) continue;
+      const char* name = name_of(static_cast<Wall>(i));
       add_evidence(wall, fmt::format("{}_ceiling_ratio", name), wall.ceilings[i], "ratio",
                    fmt::format("without {} the step would be {} shorter", name,
                                base::format_ratio(wall.ceilings[i])));
     }
-    if (wall.label == replay_->verdict.label) add_interval(wall);
+    if (wall.label == replay_->verdict.label) wall.evidence.push_back(replay_->agreement());
     const auto has_steps = [](const auto& trace) { return !trace.steps.empty(); };
     if (wall.num_steps > 1 && std::ranges::none_of(traces_, has_steps)) {
       add_evidence(wall, "recurring_steps", wall.num_steps, "count",
@@ -456,16 +456,6 @@ class Judge {
     }
   }
 
-  void add_interval(ImportedWall& wall) const {
-    add_evidence(
-        wall, "agreeing_ratio", static_cast<double>(replay_->num_agreeing) / replay_->num_steps,
-        "ratio",
-        fmt::format("{} of {} replayed steps have this wall; without it they would be {} to "
-                    "{} shorter",
-                    replay_->num_agreeing, replay_->num_steps, base::format_ratio(wall.low_ratio),
-                    base::format_ratio(wall.high_ratio)));
-  }
-
   void add_host(ImportedWall& wall) {
     HostTime host;
     for (size_t i = 0; i < ranks_.size(); ++i) {
@@ -476,7 +466,7 @@ class Judge {
     if (host.total_ns() == 0) return;
     const auto parts = parts_of(host);
     const HostPart& largest = *std::ranges::max_element(parts, {}, &HostPart::ns);
-    if (wall.label == WallLabel::host && !replay_) {
+    if (wall.label == Wall::host && !replay_) {
       // Input that is copied while nothing else runs is the loader's, too.
       const bool is_loader =
           input_ns_ > host.total_ns() || std::string_view(largest.name) == "stall";
@@ -494,14 +484,14 @@ class Judge {
 
   /// What the accounts alone tell of causes.
   void split_accounts(ImportedWall& wall, const HostTime& host) const {
-    split_host_share(host, input_ns_, wall.shares[place_of(WallLabel::host)], wall.sub_ceilings);
+    split_host_share(host, input_ns_, wall.shares[place_of(Wall::host)], wall.sub_ceilings);
     // Memory has copies and, where it is short, what is computed a second time.
     const double again =
         is_memory_short(memory_) && num_judged_ > 0 ? recomputed_ratio_ / num_judged_ : 0;
-    const double copies = std::max(0.0, wall.shares[place_of(WallLabel::memory)] - again);
+    const double copies = std::max(0.0, wall.shares[place_of(Wall::memory)] - again);
     wall.sub_ceilings[static_cast<size_t>(SubCause::recompute)] = again;
     wall.sub_ceilings[static_cast<size_t>(SubCause::offload)] = copies;
-    if (wall.label != WallLabel::memory || !wall.sub_cause.empty()) return;
+    if (wall.label != Wall::memory || !wall.sub_cause.empty()) return;
     wall.sub_cause = row_of(again > copies ? SubCause::recompute : SubCause::offload).name;
     wall.summary += fmt::format(" ({})", wall.sub_cause);
   }
@@ -541,11 +531,11 @@ class Judge {
 
   /// Volume, exposed and blocking: only together they say what communication costs.
   void add_comm(ImportedWall& wall) const {
-    if (wall.label == WallLabel::communication && !replay_) {
+    if (wall.label == Wall::communication && !replay_) {
       wall.sub_cause = row_of(SubCause::transfer).name;
       wall.summary += " (transfer)";
     }
-    if (wall.label == WallLabel::pipeline && !replay_) {
+    if (wall.label == Wall::pipeline && !replay_) {
       wall.sub_cause = row_of(SubCause::bubble).name;
     }
     if (work_.comm_volume_ns() == 0) return;
@@ -560,7 +550,7 @@ class Judge {
       add_evidence(wall, "matched_messages", static_cast<double>(count), "count",
                    fmt::format("{} messages between stages were found at both ends", count));
     }
-    if (wall.label == WallLabel::communication && matching_.num_loose_exchanges > 0) {
+    if (wall.label == Wall::communication && matching_.num_loose_exchanges > 0) {
       add_evidence(wall, "loose_exchanges", static_cast<double>(matching_.num_loose_exchanges),
                    "count",
                    fmt::format("{} kernels send and receive in one group of calls, and are not of "
@@ -569,7 +559,7 @@ class Judge {
                                matching_.num_loose_exchanges));
     }
     if (matching_.matched.empty()) {
-      if ((wall.label == WallLabel::communication && matching_.messages.empty()) ||
+      if ((wall.label == Wall::communication && matching_.messages.empty()) ||
           wall.sub_cause == kUnmatched) {
         add_evidence(wall, "matched_ratio", 0, "ratio", "no collective was found on another rank");
       }
@@ -593,8 +583,8 @@ class Judge {
   /// Nothing tells a transfer, or what a stage waits for, from waiting for a rank without a trace.
   void add_missing(ImportedWall& wall) const {
     bool is_doubtful = false;
-    for (const auto& [label, time] : {std::pair(WallLabel::communication, &transfers_),
-                                      std::pair(WallLabel::pipeline, &stages_)}) {
+    for (const auto& [label, time] :
+         {std::pair(Wall::communication, &transfers_), std::pair(Wall::pipeline, &stages_)}) {
       if (!time->is_large() || wall.shares[place_of(label)] < base::kLeastBindingRatio) continue;
       is_doubtful = true;
       if (wall.label != label) continue;
@@ -615,7 +605,7 @@ class Judge {
         ++num_ops;
       }
     }
-    if (has_stacks && wall.label == WallLabel::host) {
+    if (has_stacks && wall.label == Wall::host) {
       add_evidence(wall, "has_stacks", 1, "count",
                    "Python stacks were recorded, which slows the host: its share without them is "
                    "smaller (with_stack=False)");
@@ -627,7 +617,7 @@ class Judge {
                                "host's calls, too, over whole steps",
                                base::format_ratio(ratio)));
     }
-    if (wall.label == WallLabel::unknown) {
+    if (wall.label == Wall::unknown) {
       const std::vector<std::string> wanted =
           what_to_record(traces_, {work_.is_too_little(), wall.sub_cause == kUnmatched,
                                    work_.are_ids_shared(), work_.lacks_lengths()});
@@ -648,7 +638,7 @@ class Judge {
   int num_judged_ = 0;
   bool has_absurd_times_ = false;
   /// By trace, by label: lost time that this rank causes, on whichever rank it is lost.
-  std::vector<std::array<double, kNumWallLabels>> blame_;
+  std::vector<std::array<double, kNumWalls>> blame_;
   /// By trace, by op: until when it was waiting, and for whom.
   std::vector<WaitsByOp> waits_;
   CollectiveMatching matching_;

@@ -21,15 +21,15 @@
 namespace moetune::profiler {
 
 struct ImportedWall {
-  WallLabel label = WallLabel::unknown;
+  Wall label = Wall::unknown;
   std::string sub_cause;        ///< "launch", "sync", "rank", ...; empty: not told apart
   std::optional<int64_t> rank;  ///< the one that causes most of it, if one stands out
   double share_ratio = 0;       ///< of the label: its ceiling
   double unknown_ratio = 0;
-  std::array<double, kNumWallLabels> shares = {};  ///< of the traced time, by label; sum to 1
+  std::array<double, kNumWalls> shares = {};  ///< of the traced time, by label; sum to 1
   /// Share of a step that is gained without the label's causes; the same as `shares` where no step
   /// could be replayed.
-  std::array<double, kNumWallLabels> ceilings = {};
+  std::array<double, kNumWalls> ceilings = {};
   std::array<double, kNumSubCauses> sub_ceilings = {};  ///< the same of each cause alone, or 0
   /// The same of computing activations a second time, also where that is not memory's doing.
   double recompute_ratio = 0;

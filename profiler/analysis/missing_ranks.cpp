@@ -54,11 +54,11 @@ bool MissingRanks::may_delay(size_t trace, uint32_t op) const {
   return !is_complete_[trace][op] && group_size_of(traces_[trace], op) != 1;
 }
 
-std::string MissingRanks::with_doubt(std::string summary, WallLabel label,
+std::string MissingRanks::with_doubt(std::string summary, Wall label,
                                      const std::string& sub_cause) const {
   const std::string cause = "(" + sub_cause;
   const size_t at = sub_cause.empty() ? std::string::npos : summary.find(cause);
-  if (label == WallLabel::pipeline) {
+  if (label == Wall::pipeline) {
     if (at == std::string::npos) return fmt::format("{} ({})", summary, waiting_text());
     return summary.replace(at + 1, sub_cause.size(), waiting_text());
   }

@@ -49,7 +49,7 @@ class MissingRanks {
   [[nodiscard]] bool may_delay(size_t trace, uint32_t op) const;
   /// A verdict's sentence with that doubt, of communication or pipeline. `sub_cause` stands in it,
   /// unless that is empty: a transfer may be waiting instead; of a pipeline, nothing else is known.
-  [[nodiscard]] std::string with_doubt(std::string summary, WallLabel label,
+  [[nodiscard]] std::string with_doubt(std::string summary, Wall label,
                                        const std::string& sub_cause) const;
   /// "ranks_missing": "3 of the run's 4 ranks have no trace: ...", or "ranks_unknown" where no
   /// trace says how many there are.

@@ -1,16 +1,14 @@
 #include "profiler/analysis/replayed_run.h"
 
 #include <algorithm>
-#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
-#include <string>
-#include <tuple>
 #include <unordered_map>
 #include <utility>
 
 #include "kernels/base/large_memory.h"
+#include "profiler/analysis/replayed_records.h"
 
 namespace moetune::profiler {
 namespace {
@@ -22,23 +20,6 @@ constexpr int64_t kLongSyncNs = 100'000;
 /// One that returned longer after the last work that is seen to end in it waited for something
 /// else.
 constexpr int64_t kLateReturnNs = 2'000'000;
-
-bool is_on_host(const TraceRecord& record) {
-  return record.kind == RecordKind::host_sync || record.kind == RecordKind::host_work;
-}
-
-bool is_receive(const TraceRecord& record) {
-  return record.kind == RecordKind::p2p && record.name.text().find("recv") != std::string::npos;
-}
-
-/// Messages of imported traces have a number of their own instead of a micro-batch.
-bool is_numbered(const TraceRecord& record) {
-  return record.kind == RecordKind::p2p && record.micro_batch < 0 && record.sequence >= 0;
-}
-
-bool is_backward(const TraceRecord& record) {
-  return record.name.text().find("backward") != std::string::npos;
-}
 
 /// Finds the first record of an id. Nearly all traces number theirs in order.
 class RowsById {
@@ -160,103 +141,6 @@ int64_t ReplayedRun::add_rank(uint32_t trace) {
     if (!is_first) links.before = std::exchange(before->second, place);
   }
   return last_ns;
-}
-
-void ReplayedRun::match(const GroupInstances& communicators) {
-  std::map<std::pair<std::string, int64_t>, int32_t> instances;
-  std::map<std::pair<int32_t, int64_t>, std::vector<uint32_t>> members;
-  for (const uint32_t place : communication_) {
-    const TraceRecord& record = record_of(ops_[place]);
-    if (record.group.empty() || is_on_host(record)) continue;
-    ops_[place].duration_ns =
-        std::clamp<int64_t>(record.transfer_ns, 0, record.end_ns - record.start_ns);
-    const auto key = communicators.find({record.rank, record.group});
-    const int64_t communicator = key == communicators.end() ? 0 : key->second;
-    const auto found = instances.try_emplace({record.group, communicator}, num_instances_);
-    if (found.second) ++num_instances_;
-    links_[place].instance = found.first->second;
-    if (record.kind == RecordKind::collective && record.sequence >= 0) {
-      members[{links_[place].instance, record.sequence}].push_back(place);
-    }
-  }
-  for (const auto& [instance, places] : members) {
-    // One that nobody else has recorded keeps its length: who was late is not in the traces.
-    if (places.size() < 2) continue;
-    for (const uint32_t place : places) {
-      links_[place].meeting = static_cast<uint32_t>(meetings_.size());
-    }
-    meetings_.push_back(static_cast<uint32_t>(places.size()));
-  }
-}
-
-void ReplayedRun::match_messages() {
-  std::map<int32_t, std::vector<int32_t>> ring;  // ranks of each instance that send or receive
-  std::map<std::tuple<int32_t, int32_t, bool, int64_t>, std::deque<uint32_t>> sends;
-  std::map<std::pair<int32_t, int64_t>, std::vector<uint32_t>> numbered;
-  for (const uint32_t place : communication_) {
-    const TraceRecord& record = record_of(ops_[place]);
-    if (record.kind != RecordKind::p2p) continue;
-    if (is_numbered(record)) {
-      numbered[{links_[place].instance, record.sequence}].push_back(place);
-      continue;
-    }
-    std::vector<int32_t>& ranks = ring[links_[place].instance];
-    if (ranks.empty() || ranks.back() != record.rank) ranks.push_back(record.rank);
-    if (is_receive(record)) continue;
-    sends[{links_[place].instance, record.rank, is_backward(record), record.micro_batch}].push_back(
-        place);
-    ops_[place].slot_wait_ns =
-        std::max<int64_t>(0, record.end_ns - record.start_ns - ops_[place].duration_ns);
-  }
-  for (auto& [instance, ranks] : ring) std::sort(ranks.begin(), ranks.end());
-  for (const uint32_t place : communication_) {
-    const TraceRecord& record = record_of(ops_[place]);
-    if (!is_receive(record) || is_numbered(record)) continue;
-    const std::vector<int32_t>& ranks = ring[links_[place].instance];
-    const size_t n = ranks.size();
-    const auto own = static_cast<size_t>(std::ranges::find(ranks, record.rank) - ranks.begin());
-    const int32_t peer = ranks[is_backward(record) ? (own + 1) % n : (own + n - 1) % n];
-    const auto queue =
-        sends.find({links_[place].instance, peer, is_backward(record), record.micro_batch});
-    if (queue == sends.end() || queue->second.empty()) continue;
-    links_[place].sender = queue->second.front();
-    queue->second.pop_front();
-  }
-  for (const auto& [number, ends] : numbered) match_numbered(ends);
-  const auto has_sender = [&](uint32_t place) { return links_[place].sender != kNone; };
-  waits_for_later_ =
-      waits_for_later_ || !meetings_.empty() || std::ranges::any_of(communication_, has_sender);
-}
-
-void ReplayedRun::match_numbered(const std::vector<uint32_t>& ends) {
-  int64_t last_start_ns = record_of(ops_[ends[0]]).start_ns;
-  int64_t first_end_ns = record_of(ops_[ends[0]]).end_ns;
-  for (const uint32_t place : ends) {
-    const TraceRecord& record = record_of(ops_[place]);
-    last_start_ns = std::max(last_start_ns, record.start_ns);
-    first_end_ns = std::min(first_end_ns, record.end_ns);
-  }
-  const bool is_between_two = ends.size() == 2 && ops_[ends[0]].trace != ops_[ends[1]].trace;
-  if (is_between_two && last_start_ns <= first_end_ns) {
-    for (const uint32_t place : ends) {
-      links_[place].meeting = static_cast<uint32_t>(meetings_.size());
-    }
-    meetings_.push_back(2);
-    return;
-  }
-  // Sent and kept until it was asked for, or its other end is in no trace.
-  for (const uint32_t place : ends) {
-    const TraceRecord& record = record_of(ops_[place]);
-    const uint32_t other = place == ends.front() ? ends.back() : ends.front();
-    const int64_t length_ns = record.end_ns - record.start_ns;
-    if (is_between_two && is_receive(record) && !is_receive(record_of(ops_[other])) &&
-        record_of(ops_[other]).end_ns < record.start_ns) {
-      links_[place].sender = other;
-      links_[place].receive_ns = length_ns;
-    } else {
-      ops_[place].slot_wait_ns = length_ns - ops_[place].duration_ns;
-    }
-  }
 }
 
 int64_t ReplayedRun::add_latency(Links& links, int64_t launched_ns, int64_t begun_ns) const {

@@ -91,6 +91,11 @@ class ReplayedRun {
     return producer == kNone ? std::nullopt : std::optional<size_t>(producer);
   }
 
+  static constexpr uint32_t kNoPlace = 0xFFFFFFFF;
+  /// What each operation waited for on another rank, by place: of a collective its last participant
+  /// if that is another, of a receive its send; kNoPlace: nothing.
+  [[nodiscard]] std::vector<uint32_t> awaited_elsewhere() const;
+
   /// Operations that communicate, in the order of ops().
   [[nodiscard]] const std::vector<uint32_t>& communication() const { return communication_; }
 
@@ -114,7 +119,7 @@ class ReplayedRun {
   [[nodiscard]] int64_t inferred_wait_ns() const { return inferred_wait_ns_; }
 
  private:
-  static constexpr uint32_t kNone = 0xFFFFFFFF;
+  static constexpr uint32_t kNone = kNoPlace;
   /// What an operation waits for. Operations are indices of ops_.
   struct Links {
     uint32_t before = kNone;    ///< the operation before it on its stream

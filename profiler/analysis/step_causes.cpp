@@ -44,9 +44,7 @@ struct Mean {
 
 StepCauses::StepCauses(const ReplayedRun& run, const StepFacts& facts)
     : run_(run), alike_(run), links_(run), stall_ns_(facts.stall_ns) {
-  is_short_ = facts.memory.capacity_bytes > 0
-                  ? profiler::is_memory_short(facts.memory, facts.short_ratio)
-                  : facts.is_short_if_unknown;
+  is_short_ = profiler::is_memory_short(facts.memory, facts.short_ratio);
   find_traits();
   find_usual_gap();
   compare_ranks();
@@ -113,7 +111,7 @@ void StepCauses::drop(SubCause cause, Ops& ops, std::optional<uint32_t> trace) c
 bool StepCauses::has_part(SubCause cause, size_t place, const ReplayOp& op, uint32_t trace) const {
   // Of communication itself all members have part; what delays its launch is one rank's alone.
   return op.trace == trace ||
-         (row_of(cause).label == WallLabel::communication && is_member(place, trace));
+         (row_of(cause).label == Wall::communication && is_member(place, trace));
 }
 
 bool StepCauses::is_member(size_t op, uint32_t trace) const {

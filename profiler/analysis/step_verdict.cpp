@@ -59,18 +59,18 @@ class StepJudge {
           static_cast<double>(run_.inferred_wait_ns()) / static_cast<double>(run_.waited_ns());
     }
     if (verdict_.step_ns <= 0 || run_.ops().empty()) {
-      verdict_.ceilings[place_of(WallLabel::unknown)] = 1;
+      verdict_.ceilings[place_of(Wall::unknown)] = 1;
       verdict_.summary = "unknown: nothing was recorded";
       return verdict_;
     }
     for (const SubCauseRow& row : sub_causes()) {
-      if (row.label != WallLabel::compute) {
+      if (row.label != Wall::compute) {
         verdict_.sub_ceilings[place_of(row.id)] = gain_of(row.label, {row.id});
       }
     }
-    for (size_t i = 0; i < kNumWallLabels; ++i) {
-      const auto label = static_cast<WallLabel>(i);
-      if (label == WallLabel::compute) continue;
+    for (size_t i = 0; i < kNumWalls; ++i) {
+      const auto label = static_cast<Wall>(i);
+      if (label == Wall::compute) continue;
       verdict_.ceilings[i] = gain_of(label, causes_of(label));
     }
     if (causes_.has_recomputation()) verdict_.recompute_ratio = gain_without_recomputation();
@@ -101,7 +101,7 @@ class StepJudge {
     return at->second = run_.step_ns(drop, room_);
   }
 
-  static std::vector<SubCause> causes_of(WallLabel label) {
+  static std::vector<SubCause> causes_of(Wall label) {
     std::vector<SubCause> causes;
     for (const SubCauseRow& row : sub_causes()) {
       if (row.label == label) causes.push_back(row.id);
@@ -111,14 +111,13 @@ class StepJudge {
 
   /// Share of the step that dropping the causes gains. A stage waits for whatever is late on
   /// another, so the pipeline's own share is what remains without the causes of the other labels.
-  [[nodiscard]] double gain_of(WallLabel label, const std::vector<SubCause>& causes,
+  [[nodiscard]] double gain_of(Wall label, const std::vector<SubCause>& causes,
                                std::optional<uint32_t> trace = {}) {
     if (std::ranges::none_of(causes, [&](SubCause cause) { return causes_.has(cause); })) return 0;
     std::vector<Dropped> dropped;
     int64_t before_ns = verdict_.step_ns;
-    if (label == WallLabel::pipeline) {
-      for (const WallLabel other :
-           {WallLabel::communication, WallLabel::host, WallLabel::imbalance, WallLabel::memory}) {
+    if (label == Wall::pipeline) {
+      for (const Wall other : {Wall::communication, Wall::host, Wall::imbalance, Wall::memory}) {
         for (const SubCause cause : causes_of(other)) dropped.push_back({cause, {}});
       }
       before_ns = step_without(dropped);
@@ -157,7 +156,7 @@ class StepJudge {
         static_cast<double>(verdict_.step_ns) * static_cast<double>(run_.traces().size());
     const double busy_ratio = std::min(1.0, all / whole);
     verdict_.device_shared_ratio = std::min(1 - busy_ratio, shared / whole);
-    verdict_.ceilings[place_of(WallLabel::compute)] = busy_ratio + verdict_.device_shared_ratio;
+    verdict_.ceilings[place_of(Wall::compute)] = busy_ratio + verdict_.device_shared_ratio;
     if (!roofline.is_known() || all <= 0) return;
     verdict_.sub_ceilings[place_of(SubCause::occupancy)] = over / whole;
     verdict_.sub_ceilings[place_of(SubCause::bandwidth)] = bandwidth / whole;
@@ -176,30 +175,29 @@ class StepJudge {
   void choose() {
     const auto& ceilings = verdict_.ceilings;
     LargestTwo two;
-    for (size_t i = 0; i < place_of(WallLabel::compute); ++i) two.add(i, ceilings[i]);
+    for (size_t i = 0; i < place_of(Wall::compute); ++i) two.add(i, ceilings[i]);
     const double most = two.largest;
-    const double unknown = ceilings[place_of(WallLabel::unknown)];
+    const double unknown = ceilings[place_of(Wall::unknown)];
     const bool is_hidden = most < kLeastBindingRatio && unknown >= kLeastBindingRatio;
     if (!is_sure(most, two.second, unknown) || is_hidden) return;
-    verdict_.label =
-        most >= kLeastBindingRatio ? static_cast<WallLabel>(two.place) : WallLabel::compute;
-    if (verdict_.label == WallLabel::compute) look_for_pair();
+    verdict_.label = most >= kLeastBindingRatio ? static_cast<Wall>(two.place) : Wall::compute;
+    if (verdict_.label == Wall::compute) look_for_pair();
     verdict_.sub_cause =
-        verdict_.label == WallLabel::compute ? bound_of_compute() : largest_of(verdict_.label);
+        verdict_.label == Wall::compute ? bound_of_compute() : largest_of(verdict_.label);
     if (verdict_.sub_cause == SubCause::launch && is_late_behind_syncs()) {
       verdict_.sub_cause = SubCause::sync;
     }
-    if (verdict_.label == WallLabel::communication) {
+    if (verdict_.label == Wall::communication) {
       const double one_link = verdict_.sub_ceilings[place_of(SubCause::one_link)];
       if (2 * one_link > most) verdict_.sub_cause = SubCause::one_link;
     }
     // Kernels are too small because memory leaves no room for a larger micro-batch.
     if (verdict_.sub_cause == SubCause::occupancy && causes_.is_memory_short() &&
         facts_.memory.capacity_bytes > 0) {
-      verdict_.label = WallLabel::memory;
+      verdict_.label = Wall::memory;
       verdict_.sub_cause = SubCause::capped_micro_batch;
       const double small = verdict_.sub_ceilings[place_of(SubCause::occupancy)];
-      verdict_.ceilings[place_of(WallLabel::memory)] = small;
+      verdict_.ceilings[place_of(Wall::memory)] = small;
       verdict_.sub_ceilings[place_of(SubCause::capped_micro_batch)] = small;
     }
   }
@@ -216,18 +214,18 @@ class StepJudge {
       }
       return static_cast<double>(step_without(std::move(dropped)));
     };
-    const auto is_unknown = [](const SubCauseRow& row) { return row.label == WallLabel::unknown; };
+    const auto is_unknown = [](const SubCauseRow& row) { return row.label == Wall::unknown; };
     const double ideal = step_with(is_unknown);
     const double unexplained = (ideal - step_with([](const SubCauseRow&) { return false; })) / step;
     if (unexplained > kMaxUnknownRatio) {
-      verdict_.label = WallLabel::unknown;
-      verdict_.ceilings[place_of(WallLabel::unknown)] = unexplained;
+      verdict_.label = Wall::unknown;
+      verdict_.ceilings[place_of(Wall::unknown)] = unexplained;
       return;
     }
     if (1 - ideal / step < kPairRatio * kLeastBindingRatio) return;
     double most = 0;
-    for (size_t i = 0; i < place_of(WallLabel::compute); ++i) {
-      const auto label = static_cast<WallLabel>(i);
+    for (size_t i = 0; i < place_of(Wall::compute); ++i) {
+      const auto label = static_cast<Wall>(i);
       const auto is_own = [&](const SubCauseRow& row) {
         return row.label == label || is_unknown(row);
       };
@@ -237,7 +235,7 @@ class StepJudge {
       verdict_.label = label;
     }
     if (most < kLeastBindingRatio) {
-      verdict_.label = WallLabel::compute;
+      verdict_.label = Wall::compute;
       return;
     }
     verdict_.is_hidden_alone = true;
@@ -251,7 +249,7 @@ class StepJudge {
     verdict_.ceilings[place_of(verdict_.label)] = most;
   }
 
-  [[nodiscard]] SubCause largest_of(WallLabel label) const {
+  [[nodiscard]] SubCause largest_of(Wall label) const {
     SubCause best = SubCause::unexplained;
     double most = -1;
     for (const SubCauseRow& row : sub_causes()) {
@@ -273,15 +271,15 @@ class StepJudge {
     const double launch = verdict_.sub_ceilings[place_of(SubCause::launch)];
     const double sync = verdict_.sub_ceilings[place_of(SubCause::sync)];
     if (sync < kEmptiedRatio * launch) return false;
-    const double both = gain_of(WallLabel::host, {SubCause::launch, SubCause::sync});
+    const double both = gain_of(Wall::host, {SubCause::launch, SubCause::sync});
     return both - sync < launch / 2;
   }
 
   void find_rank() {
     const double all = verdict_.ceiling_ratio();
-    if (verdict_.label >= WallLabel::memory || run_.traces().size() < 2 || all <= 0) return;
+    if (verdict_.label >= Wall::memory || run_.traces().size() < 2 || all <= 0) return;
     const auto rank_of = [&](uint32_t trace) { return run_.traces()[trace].rank; };
-    if (verdict_.label == WallLabel::pipeline) {
+    if (verdict_.label == Wall::pipeline) {
       if (verdict_.sub_cause != SubCause::uneven_stage) return;
       if (const auto trace = causes_.with_slowest_stage()) verdict_.rank = rank_of(*trace);
       return;
@@ -309,13 +307,13 @@ class StepJudge {
 
   void say() {
     const SubCauseRow& row = row_of(verdict_.sub_cause);
-    if (verdict_.label == WallLabel::unknown) {
+    if (verdict_.label == Wall::unknown) {
       verdict_.summary =
           fmt::format("unknown: nothing in the records explains the waits in {} of the step",
                       base::format_ratio(verdict_.unknown_ratio()));
       return;
     }
-    if (verdict_.label == WallLabel::compute) {
+    if (verdict_.label == Wall::compute) {
       const bool is_split = verdict_.sub_ceilings[place_of(verdict_.sub_cause)] > 0;
       const double shared = verdict_.device_shared_ratio;
       const std::string waiting =

@@ -16,15 +16,6 @@
 
 namespace moetune::profiler {
 
-/// Memory is short where the peak is at least this share of the capacity.
-inline constexpr double kShortMemoryRatio = 0.75;
-
-/// Whether headroom shows that memory was short; not where its capacity is unknown.
-inline bool is_memory_short(const MemoryFacts& memory, double short_ratio = kShortMemoryRatio) {
-  return memory.capacity_bytes > 0 && static_cast<double>(memory.peak_bytes) >
-                                          short_ratio * static_cast<double>(memory.capacity_bytes);
-}
-
 /// What a verdict needs to know beside the records. Zeros are not known: then compute is not split
 /// further.
 struct StepFacts {
@@ -34,9 +25,6 @@ struct StepFacts {
   /// A gap of the host's program is a stall from there on, and where it is 20 times the usual one.
   int64_t stall_ns = 200'000;
   double short_ratio = kShortMemoryRatio;
-  /// Whether memory counts as short where its capacity is not known, so that recomputation is
-  /// memory's doing.
-  bool is_short_if_unknown = true;
 };
 
 /// A link whose messages take longer than others of their size.
@@ -52,7 +40,7 @@ struct VerdictLink {
 };
 
 struct StepVerdict {
-  WallLabel label = WallLabel::unknown;
+  Wall label = Wall::unknown;
   SubCause sub_cause = SubCause::unexplained;
   /// Whose doing most of it is, where one rank stands out; of an uneven stage, a rank of it.
   std::optional<int32_t> rank;
@@ -60,7 +48,7 @@ struct StepVerdict {
   int64_t step_ns = 0;              ///< as replayed with nothing dropped
   /// Share of the step that is saved if all causes of the label are dropped; compute: the share of
   /// kernels, and of their waiting for a device that ranks share.
-  std::array<double, kNumWallLabels> ceilings = {};
+  std::array<double, kNumWalls> ceilings = {};
   /// Share of the step that is saved by dropping each cause alone; causes of compute: their shares.
   std::array<double, kNumSubCauses> sub_ceilings = {};
   /// Share of the step in which enqueued work waited while other ranks used the device; a part of
@@ -80,7 +68,7 @@ struct StepVerdict {
   [[nodiscard]] std::string text() const { return text(rank); }
   [[nodiscard]] double ceiling_ratio() const { return ceilings[static_cast<size_t>(label)]; }
   [[nodiscard]] double unknown_ratio() const {
-    return ceilings[static_cast<size_t>(WallLabel::unknown)];
+    return ceilings[static_cast<size_t>(Wall::unknown)];
   }
 };
 

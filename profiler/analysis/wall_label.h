@@ -14,8 +14,8 @@
 
 namespace moetune::profiler {
 
-using base::kNumWallLabels;
-using base::WallLabel;
+using base::kNumWalls;
+using base::Wall;
 
 /// With a larger unexplained share, a label must lead by more than that share.
 constexpr double kMaxUnknownRatio = 0.15;
@@ -25,8 +25,7 @@ inline bool is_sure(double largest, double second, double unknown) {
 }
 
 /// A number for each label, by its name.
-std::map<std::string, double, std::less<>> by_name(
-    const std::array<double, kNumWallLabels>& ratios);
+std::map<std::string, double, std::less<>> by_name(const std::array<double, kNumWalls>& ratios);
 
 /// What of a label it is.
 enum class SubCause : uint8_t {
@@ -54,7 +53,7 @@ constexpr size_t kNumSubCauses = static_cast<size_t>(SubCause::count);
 
 struct SubCauseRow {
   SubCause id;
-  WallLabel label;
+  Wall label;
   const char* name;
 };
 /// In the order of the enumeration.

@@ -102,8 +102,9 @@ void add_measurements(Database& database) {
       std::to_array<const char*>({"sweep", "environment", "trial", "decision"});
   for (const char* name : kRebuilt) set_aside(database, name);
   create_tables(database,
-                {"sweep", "environment", "environment_value", "trial", "measurement", "decision"});
-  database.execute(expected_definitions(kSchemaSql).at("index trial_by_hash"));
+                {"sweep", "environment", "environment_value", "trial", "measurement", "decision"},
+                kSchema4Sql);
+  database.execute(expected_definitions(kSchema4Sql).at("index trial_by_hash"));
   // The winner as the reports of that version chose it: the last long run that held, else what the
   // search kept last, else the fastest. The reference run is no candidate.
   database.execute(R"(
@@ -175,6 +176,25 @@ void pack_traces_of_version_4(Database& database) {
   database.execute("DROP TABLE main.trace_record");
 }
 
+// 6: the walls of verdicts by causes, of which version 5 knew four.
+void widen_walls(Database& database) {
+  constexpr std::string_view kNow =
+      "wall IN ('communication', 'host', 'pipeline', 'imbalance', 'memory', 'compute', 'unknown')";
+  constexpr std::string_view kBefore = "wall IN ('memory', 'communication', 'host', 'compute')";
+  std::string version_5(kSchemaSql);
+  for (size_t at = version_5.find(kNow); at != std::string::npos; at = version_5.find(kNow, at)) {
+    version_5.replace(at, kNow.size(), kBefore);
+  }
+  check_definitions(database, expected_definitions(version_5));
+  for (const char* name : {"trial", "decision"}) {
+    set_aside(database, name);
+    create_tables(database, {name});
+    database.execute(fmt::format(
+        "INSERT INTO main.{0} SELECT * FROM temp.old_{0}; DROP TABLE temp.old_{0}", name));
+  }
+  database.execute(expected_definitions(kSchemaSql).at("index trial_by_hash"));
+}
+
 /// Step i brings version i + 1 to version i + 2. A migration must leave tables whose definition
 /// equals schema.sql's: rebuild a table instead of altering it.
 using Migration = void (*)(Database&);
@@ -186,6 +206,7 @@ constexpr std::array<Migration, kSchemaVersion - 1> kMigrations = {
     widen_trace_kinds,
     add_measurements,
     pack_traces_of_version_4,
+    widen_walls,
 };
 
 /// Foreign keys are not enforced while tables are rebuilt: dropping one would delete what refers to

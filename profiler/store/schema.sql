@@ -1,4 +1,4 @@
--- Schema 5 of the runs database. Names: units as in the code (_ns, _bytes, _ratio); trace tables use the column
+-- Schema 6 of the runs database. Names: units as in the code (_ns, _bytes, _ratio); trace tables use the column
 -- names of Nsight Systems' SQLite export where both have the thing. Times of day are UTC text, ISO 8601 with milliseconds.
 -- Booleans are 0 or 1. A REAL that is not a number (a diverged loss) is NULL.
 
@@ -67,7 +67,7 @@ CREATE TABLE trial (
   reason TEXT NOT NULL DEFAULT '',
   phase TEXT NOT NULL CHECK (phase IN ('contract', 'fit', 'scale', 'profile', 'retune', 'validate')),
   spec_json TEXT NOT NULL,
-  wall TEXT CHECK (wall IN ('memory', 'communication', 'host', 'compute')),
+  wall TEXT CHECK (wall IN ('communication', 'host', 'pipeline', 'imbalance', 'memory', 'compute', 'unknown')),
   predicted_peak_bytes INTEGER,
   peak_bytes INTEGER,
   predicted_step_ns INTEGER,
@@ -195,7 +195,7 @@ CREATE TABLE decision (
   kind TEXT NOT NULL CHECK (kind IN ('tried', 'kept', 'rejected', 'undecided', 'wall', 'pruned', 'note')),
   trial_id INTEGER REFERENCES trial(id) ON DELETE SET NULL,
   baseline_trial_id INTEGER REFERENCES trial(id) ON DELETE SET NULL,
-  wall TEXT CHECK (wall IN ('memory', 'communication', 'host', 'compute')),
+  wall TEXT CHECK (wall IN ('communication', 'host', 'pipeline', 'imbalance', 'memory', 'compute', 'unknown')),
   remedy TEXT NOT NULL DEFAULT '',
   knob TEXT NOT NULL DEFAULT '',
   value_before TEXT NOT NULL DEFAULT '',

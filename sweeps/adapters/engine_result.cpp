@@ -280,22 +280,12 @@ void add_memory(const UserRun& run, const RunFacts& facts, store::ShardContents&
   }
 }
 
-/// Of the wall, what could come back; of compute its share of the time, as in our own trials.
 void add_ceilings(const profiler::ImportedWall& wall, store::TrialResult& result) {
-  std::map<std::string, double> ratios;
-  for (size_t i = 0; i < wall.ceilings.size(); ++i) {
-    const auto label = static_cast<base::WallLabel>(i);
-    const auto stored = base::wall_of(label);
-    if (!stored) continue;
-    const bool is_compute = label == base::WallLabel::compute;
-    double& ratio = ratios[fmt::format("{}_wall_ratio", base::name_of(*stored))];
-    // Two labels of one wall hide each other: their ceilings do not add up.
-    ratio = std::max(ratio, is_compute ? wall.shares[i] : wall.ceilings[i]);
-  }
-  for (const auto& [name, ratio] : ratios) result.metrics.push_back({-1, name, ratio});
-  const bool is_removable =
-      wall.label != base::WallLabel::compute && wall.label != base::WallLabel::unknown;
-  if (!is_removable || wall.share_ratio <= 0 || wall.share_ratio >= 1) return;
+  std::array<double, base::kNumWalls> ratios = wall.ceilings;
+  const auto compute = static_cast<size_t>(base::Wall::compute);
+  ratios[compute] = wall.shares[compute];
+  add_wall_ratios(ratios, result.metrics);
+  if (!base::is_recoverable(wall.label) || wall.share_ratio <= 0 || wall.share_ratio >= 1) return;
   result.metrics.push_back({-1, "gain_ceiling_ratio", wall.share_ratio / (1 - wall.share_ratio)});
 }
 
@@ -308,7 +298,7 @@ void add_wall(const Diagnosis& diagnosis, store::TrialResult& result) {
     evidence.push_back(
         {{"name", fact.name}, {"value", fact.value}, {"unit", fact.unit}, {"text", lines[i]}});
   }
-  if (const auto stored = base::wall_of(wall.label)) result.wall = base::name_of(*stored);
+  result.wall = base::name_of(wall.label);
   add_ceilings(wall, result);
   const bool is_replayed = wall.num_steps > 0;
   result.texts.push_back(

@@ -26,7 +26,7 @@ namespace {
 
 namespace dialects = spec::dialects;
 namespace planner = tuner::planner;
-using base::WallLabel;
+using base::Wall;
 using tuner::Settings;
 using tuner::SettingsMove;
 
@@ -216,12 +216,12 @@ std::vector<std::pair<std::string, std::string>> EngineSpace::illegal_axes() con
 
 void EngineSpace::add_remedies(const Settings& from, const tuner::TrialOutcome& seen,
                                std::vector<SettingsMove>& moves) const {
-  FoundWall wall{seen.wall_label.value_or(WallLabel::unknown),
+  FoundWall wall{seen.wall.value_or(Wall::unknown),
                  seen.wall_cause,
                  {seen.ceilings.begin(), seen.ceilings.end()},
                  {seen.cause_ceilings.begin(), seen.cause_ceilings.end()}};
   if (seen.status == spec::TrialStatus::oom)
-    wall = {WallLabel::memory, "oom", {{name_of(WallLabel::memory), 1.0}}};
+    wall = {Wall::memory, "oom", {{name_of(Wall::memory), 1.0}}};
   if (!run_->dialect) return;
   const dialects::RunConfig config = config_with(*run_, from);
   for (const Remedy& remedy : remedies_of(wall, run_to_mend(*run_, config))) {

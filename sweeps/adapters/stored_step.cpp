@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <set>
 #include <span>
 #include <string>
@@ -77,31 +78,21 @@ void add_host_figures(std::span<const StepTrace> traces, std::vector<StepBudget>
   }
 }
 
-/// The budgets as metrics, and the critical path of the rank that waits least for others. Gaps and
-/// FLOPs are not known.
+/// The budgets as metrics. Gaps and FLOPs are not known.
 void add_account(std::vector<StepBudget> budgets, store::ShardContents& shard) {
   std::set<std::string_view> unknown = {"num_gaps", "num_unresolved_gaps", "flops",
                                         "executed_flops_per_step"};
   bool has_host_figures = shard.traces.size() == budgets.size();
-  std::string contradiction;
   try {
     if (has_host_figures) add_host_figures(shard.traces, budgets);
-  } catch (const base::Error& error) {
+  } catch (const base::Error&) {  // the trace contradicts itself
     has_host_figures = false;
-    contradiction = error.what();
   }
   if (!has_host_figures) unknown.insert({"host_sync_ns", "host_sync_in_idle_ns", "num_launches"});
   std::vector<store::MetricRow> metrics;
   add_step_budgets(budgets, metrics);
   std::erase_if(metrics, [&](const store::MetricRow& row) { return unknown.contains(row.name); });
   shard.metrics.insert(shard.metrics.end(), metrics.begin(), metrics.end());
-  if (!contradiction.empty()) throw base::Error(contradiction);
-  const auto slowest = std::ranges::max_element(budgets, {}, [](const StepBudget& budget) {
-    return budget.step_ns - budget.blocking_wait_ns;
-  });
-  if (slowest == budgets.end()) return;
-  const auto trace = std::ranges::find(shard.traces, slowest->rank, &StepTrace::rank);
-  if (trace != shard.traces.end()) add_step_path(*trace, shard.metrics);
 }
 
 }  // namespace
@@ -123,6 +114,16 @@ void add_stored_step(const Diagnosis& diagnosis, store::ShardContents& shard,
   std::vector<StepTrace> made = steps.make(middle);
   profiler::infer_producers(made, steps.communicators());
   const std::vector<int32_t> ranks = ranks_of(diagnosis);
+  bool has_path = true;
+  try {
+    profiler::CriticalPath path = profiler::path_of_imported(made, steps.communicators());
+    std::map<int32_t, int64_t> by_rank;
+    for (const auto& [trace, ns] : path.ns_by_rank) by_rank[ranks[static_cast<size_t>(trace)]] = ns;
+    path.ns_by_rank = std::move(by_rank);
+    add_critical_path(path, shard.metrics);
+  } catch (const base::Error&) {
+    has_path = false;
+  }
   int64_t origin_ns = std::numeric_limits<int64_t>::max();
   for (const StepTrace& trace : made) origin_ns = std::min(origin_ns, trace.start_ns);
   size_t num_records = 0;
@@ -153,11 +154,8 @@ void add_stored_step(const Diagnosis& diagnosis, store::ShardContents& shard,
       profiler::imported_budgets(diagnosis.traces, diagnosis.wall.matching, counted);
   add_known_work(diagnosis, ranks, counted, shard.ops);
   for (StepBudget& budget : budgets) budget.rank = ranks[static_cast<size_t>(budget.rank)];
-  try {
-    add_account(budgets, shard);
-  } catch (const base::Error&) {
-    notes.push_back("the traced step contradicts itself: it has no critical path");
-  }
+  add_account(budgets, shard);
+  if (!has_path) notes.push_back("the traced step contradicts itself: it has no critical path");
 }
 
 }  // namespace moetune::sweeps

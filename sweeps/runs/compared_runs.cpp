@@ -195,9 +195,7 @@ json compared_wall_json(const WallInShort& wall) {
           {"share_ratio", reports::or_null(wall.share_ratio)}};
 }
 
-bool is_wall_known(const WallInShort& wall) {
-  return wall.label != name_of(base::WallLabel::unknown);
-}
+bool is_wall_known(const WallInShort& wall) { return wall.label != name_of(base::Wall::unknown); }
 
 /// "host (launch) 31.0 %".
 std::string compared_wall_text(const WallInShort& wall) {

@@ -24,7 +24,7 @@ namespace moetune::sweeps {
 
 namespace {
 
-using base::WallLabel;
+using base::Wall;
 using nlohmann::json;
 
 /// Of a run that ended as oom: the device's memory, or the host's.
@@ -50,7 +50,7 @@ bool is_fragmented(const RunFacts& facts) {
 FoundWall wall_of(const RunDiagnosis& diagnosis) {
   if (diagnosis.facts && diagnosis.facts->status == ForeignStatus::oom) {
     FoundWall memory{
-        WallLabel::memory, kind_of_memory(*diagnosis.facts), {{name_of(WallLabel::memory), 1.0}}};
+        Wall::memory, kind_of_memory(*diagnosis.facts), {{name_of(Wall::memory), 1.0}}};
     memory.is_fragmented = is_fragmented(*diagnosis.facts);
     return memory;
   }
@@ -104,7 +104,7 @@ json merged_run(const RunDiagnosis& diagnosis, const json& of_traces) {
 
 /// The wall where no share of a step tells it: of a run that is out of memory, or without traces.
 json wall_without_shares(const RunDiagnosis& diagnosis) {
-  json wall = {{"label", name_of(WallLabel::unknown)},
+  json wall = {{"label", name_of(Wall::unknown)},
                {"sub_cause", nullptr},
                {"rank", nullptr},
                {"share_ratio", nullptr},
@@ -119,7 +119,7 @@ json wall_without_shares(const RunDiagnosis& diagnosis) {
                {"evidence", json::array()}};
   if (!is_out_of_memory(diagnosis)) return wall;
   const RunFacts& facts = *diagnosis.facts;
-  wall["label"] = name_of(WallLabel::memory);
+  wall["label"] = name_of(Wall::memory);
   wall["sub_cause"] = kind_of_memory(facts);
   if (facts.root && facts.root->rank >= 0) wall["rank"] = facts.root->rank;
   wall["unknown_ratio"] = nullptr;
@@ -309,7 +309,7 @@ std::string_view framework_title(spec::dialects::Dialect dialect) {
 /// Where no remedy is against the wall, those against other causes look like the answer.
 void note_missing_remedy(const FoundWall& wall, const RunToMend& run, RunDiagnosis& diagnosis) {
   const std::vector<Remedy>& remedies = diagnosis.remedies;
-  const bool is_unknown = wall.label == WallLabel::unknown;
+  const bool is_unknown = wall.label == Wall::unknown;
   if (is_unknown || std::ranges::any_of(remedies, &Remedy::is_of_wall)) return;
   std::string name = name_of(wall.label);
   if (!wall.sub_cause.empty()) name += fmt::format(" ({})", wall.sub_cause);
@@ -364,7 +364,7 @@ void add_traced_offload(const FoundWall& wall, RunDiagnosis& diagnosis, RunToMen
   const char* name = profiler::row_of(profiler::SubCause::offload).name;
   const auto ceiling = wall.cause_ceilings.find(name);
   const bool is_seen =
-      wall.label != WallLabel::unknown &&
+      wall.label != Wall::unknown &&
       (wall.sub_cause == name || (ceiling != wall.cause_ceilings.end() && ceiling->second > 0));
   if (!is_seen || !diagnosis.traces) return;
   run.has_unsaid_offload = !run.is_config_known && !wall.is_offload_one_way;
@@ -381,7 +381,7 @@ void add_traced_recompute(const FoundWall& wall, RunDiagnosis& diagnosis, RunToM
   const bool is_seen = diagnosis.traces->wall.recompute_ratio > 0;
   run.has_unsaid_recompute = is_seen && !run.is_config_known;
   const bool is_said = run.is_config_known && !run.config->knobs.recompute.empty();
-  if (is_said && !is_seen && wall.label != WallLabel::unknown) {
+  if (is_said && !is_seen && wall.label != Wall::unknown) {
     diagnosis.notes.emplace_back(
         "the configuration has activations computed a second time, which the traces do not show: "
         "what that costs is in the wall's other labels");
@@ -426,15 +426,14 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   note_missing_remedy(wall, run, diagnosis);
   std::vector<Remedy> asked;
   if (may_lack_host_memory(diagnosis)) {
-    asked =
-        remedies_of({WallLabel::memory, "host memory", {{name_of(WallLabel::memory), 1.0}}}, run);
+    asked = remedies_of({Wall::memory, "host memory", {{name_of(Wall::memory), 1.0}}}, run);
     for (Remedy& remedy : asked) remedy.is_for_failure = true;
   } else if (diagnosis.facts && diagnosis.facts->root &&
              diagnosis.facts->status == ForeignStatus::failed) {
     asked = remedies_of_rule(diagnosis.facts->root->sentence, run);
   }
   diagnosis.remedies.insert(diagnosis.remedies.begin(), asked.begin(), asked.end());
-  if (!diagnosis.config && (wall.label != WallLabel::unknown || !diagnosis.remedies.empty())) {
+  if (!diagnosis.config && (wall.label != Wall::unknown || !diagnosis.remedies.empty())) {
     note_unknown_config(run, diagnosis);
   }
 }
@@ -563,7 +562,7 @@ std::string what_failure_asks_for(const RunDiagnosis& diagnosis) {
 
 WallInShort wall_in_short(const RunDiagnosis& diagnosis) {
   if (is_out_of_memory(diagnosis)) {
-    return {name_of(WallLabel::memory), kind_of_memory(*diagnosis.facts), std::nullopt};
+    return {name_of(Wall::memory), kind_of_memory(*diagnosis.facts), std::nullopt};
   }
   if (!diagnosis.traces) return {};
   const profiler::ImportedWall& wall = diagnosis.traces->wall;

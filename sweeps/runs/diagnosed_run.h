@@ -63,7 +63,7 @@ std::string what_failure_asks_for(const RunDiagnosis& diagnosis);
 
 /// The wall as to_json() has it, without what is behind it.
 struct WallInShort {
-  std::string label = name_of(base::WallLabel::unknown);
+  std::string label = name_of(base::Wall::unknown);
   std::string sub_cause;              ///< empty: not told apart
   std::optional<double> share_ratio;  ///< none: no trace tells it
 };

@@ -26,7 +26,7 @@ void take_wall(const RunDiagnosis& diagnosis, reports::DiagnosisPage& page) {
 
 void take_traces(const Diagnosis& traces, reports::DiagnosisPage& page) {
   for (size_t i = 0; i < traces.wall.shares.size(); ++i) {
-    page.shares.push_back({base::name_of(static_cast<base::WallLabel>(i)), traces.wall.shares[i]});
+    page.shares.push_back({base::name_of(static_cast<base::Wall>(i)), traces.wall.shares[i]});
   }
   page.evidence = evidence_texts(traces.wall);
   for (const ShownWindow& shown : shown_windows(traces)) {

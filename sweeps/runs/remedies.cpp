@@ -20,7 +20,7 @@ namespace moetune::sweeps {
 namespace {
 
 namespace dialects = spec::dialects;
-using base::WallLabel;
+using base::Wall;
 using spec::PlanKnobs;
 
 constexpr double kWorthALook = 0.02;  // of the step
@@ -65,7 +65,7 @@ double share_of_groups(const RemedyRow& row, const profiler::GroupCosts& costs, 
 /// The same for the row's kernels, where traces tell their classes.
 double share_of_kernels(const RemedyRow& row, const profiler::KernelCosts& costs, double whole) {
   if (row.kernels.empty()) return whole;
-  const bool is_of_host = row.label == WallLabel::host;
+  const bool is_of_host = row.label == Wall::host;
   return ceiling_of_classes(row.kernels, is_of_host ? costs.launch : costs.run, whole);
 }
 
@@ -267,7 +267,7 @@ std::optional<double> ceiling_of(const RemedyRow& row, const FoundWall& wall,
     is_known = true;
     of_causes += ratio;
   }
-  if (!is_known && row.label == WallLabel::compute && wall.label != row.label) return std::nullopt;
+  if (!is_known && row.label == Wall::compute && wall.label != row.label) return std::nullopt;
   double ceiling = is_known ? std::min(whole, of_causes) : whole;
   ceiling = share_of_groups(row, wall.groups, ceiling);
   ceiling = row.most_saved * share_of_kernels(row, wall.kernels, ceiling);
@@ -421,10 +421,10 @@ bool apply_change(bool (*change)(PlanKnobs&), const RunToMend& run, Remedy& reme
 
 /// A change, and what it may save of each wall.
 struct LabelledRemedy {
-  WallLabel label = WallLabel::unknown;  ///< of its row
-  bool is_told = false;                  ///< against the cause of a row it saves enough
+  Wall label = Wall::unknown;  ///< of its row
+  bool is_told = false;        ///< against the cause of a row it saves enough
   double most_of_step = 1;
-  std::map<WallLabel, double> saved = {};
+  std::map<Wall, double> saved = {};
   Remedy remedy = {};
 
   /// The same change, by another row: that which saves more is told.
@@ -462,7 +462,7 @@ std::vector<Remedy> in_order(std::vector<LabelledRemedy> found, const FoundWall&
     return a.remedy.ceiling_ratio > b.remedy.ceiling_ratio;
   });
   std::vector<Remedy> remedies;
-  std::map<WallLabel, int> num_of_other;
+  std::map<Wall, int> num_of_other;
   for (LabelledRemedy& one : found) {
     const bool is_other = !one.remedy.is_of_wall;
     if (is_other && num_of_other[one.label]++ >= kMostRemediesOfOtherWalls) continue;
@@ -495,7 +495,7 @@ std::string rule_broken_by(const RunToMend& run, const PlanKnobs& knobs) {
 }
 
 std::vector<Remedy> remedies_of(const FoundWall& found_wall, const RunToMend& given) {
-  if (found_wall.label == WallLabel::unknown) return {};
+  if (found_wall.label == Wall::unknown) return {};
   RunToMend run = given;
   if (!run.config) {
     run.config.emplace();

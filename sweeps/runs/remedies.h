@@ -20,7 +20,7 @@ namespace moetune::sweeps {
 
 /// The wall of a run, found in traces of any framework, in a log, or by a sweep's analysis.
 struct FoundWall {
-  base::WallLabel label = base::WallLabel::unknown;
+  base::Wall label = base::Wall::unknown;
   std::string sub_cause;  ///< launch, sync, transfer, ...; empty: not told apart
   /// By label: upper bound of the share of the step that is saved if its causes are gone.
   std::map<std::string, double, std::less<>> ceilings;

@@ -9,7 +9,7 @@ namespace moetune::sweeps {
 
 namespace {
 
-using base::WallLabel;
+using base::Wall;
 using spec::PlanKnobs;
 using spec::PlanRecompute;
 using Needs = RemedyRow::Needs;
@@ -96,7 +96,7 @@ bool compute_in(PlanKnobs& k, spec::PrecisionRecipe precision) {
 constexpr RemedyRow kRemedyRows[] = {
     // The device waits for the host.
     {"graphs_of_static_parts",
-     WallLabel::host,
+     Wall::host,
      {"launch"},
      "Captured parts of a layer are launched at once.",
      [](PlanKnobs& k) {
@@ -105,7 +105,7 @@ constexpr RemedyRow kRemedyRows[] = {
                      {PlanGraph::attn, PlanGraph::moe_router, PlanGraph::moe_preprocess});
      }},
     {"fused_permutation",
-     WallLabel::host,
+     Wall::host,
      {"launch"},
      "Sorting rows in one kernel takes fewer launches.",
      [](PlanKnobs& k) { return turn_on(k.moe_permute_fusion); },
@@ -117,7 +117,7 @@ constexpr RemedyRow kRemedyRows[] = {
      nullptr,
      kPermutation},
     {"fewer_small_kernels",
-     WallLabel::host,
+     Wall::host,
      {"launch"},
      "What is computed by element takes fewer kernels where it is fused or compiled.",
      [](PlanKnobs& k) { return turn_on(k.fused_activation); },
@@ -129,7 +129,7 @@ constexpr RemedyRow kRemedyRows[] = {
      nullptr,
      kJoined},
     {"grouped_products",
-     WallLabel::host,
+     Wall::host,
      {"launch"},
      "One launch for the products of all local experts.",
      [](PlanKnobs& k) { return turn_on(k.moe_grouped_gemm); },
@@ -141,7 +141,7 @@ constexpr RemedyRow kRemedyRows[] = {
      nullptr,
      kExpertKernels},
     {"larger_micro_batch",
-     WallLabel::host,
+     Wall::host,
      {"launch"},
      "Twice the work behind each launch.",
      [](PlanKnobs& k) {
@@ -157,7 +157,7 @@ constexpr RemedyRow kRemedyRows[] = {
      {},
      0.5},  // half of the launches stay
     {"no_waiting_for_counts",
-     WallLabel::host,
+     Wall::host,
      {"sync"},
      "With a capacity the host need not know how many rows arrive; rows beyond it are dropped, so "
      "losses have to be compared.",
@@ -169,26 +169,26 @@ constexpr RemedyRow kRemedyRows[] = {
      {},
      true},
     {"expandable_segments",
-     WallLabel::host,
+     Wall::host,
      {"allocator"},
      "The allocator then grows its segments and need not free and ask again.",
      nullptr,
      {{kExpandableSegments}}},
     {"more_loader_workers",
-     WallLabel::host,
+     Wall::host,
      {"loader"},
      "More processes prepare the next batch.",
      nullptr,
      {{{"num_workers", "8", Wanted::at_least}}}},
     {"collect_garbage_together",
-     WallLabel::host,
+     Wall::host,
      {"loader"},
      "All ranks collect garbage in the same step, seldom.",
      nullptr,
      {{{"manual_gc", "true"}, {"manual_gc_interval", "100", Wanted::at_least}}}},
     // Ranks move data.
     {"overlap_of_gradients",
-     WallLabel::communication,
+     Wall::communication,
      {"transfer"},
      "Gradients are reduced while the backward pass goes on.",
      [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.overlap_grad_reduce); },
@@ -198,7 +198,7 @@ constexpr RemedyRow kRemedyRows[] = {
      Needs::nothing,
      kReplicas},
     {"overlap_of_weights",
-     WallLabel::communication,
+     Wall::communication,
      {"transfer"},
      "Weights are gathered while the forward pass goes on.",
      [](PlanKnobs& k) {
@@ -212,7 +212,7 @@ constexpr RemedyRow kRemedyRows[] = {
      Needs::nothing,
      kReplicas},
     {"weights_kept_gathered",
-     WallLabel::communication,
+     Wall::communication,
      {"transfer"},
      "Weights stay gathered from the forward to the backward pass, where memory holds them.",
      nullptr,
@@ -226,7 +226,7 @@ constexpr RemedyRow kRemedyRows[] = {
      1,
      gathers_weights},
     {"more_work_for_each_gather",
-     WallLabel::communication,
+     Wall::communication,
      {"transfer"},
      "Weights are gathered for twice the work, where memory holds its activations.",
      [](PlanKnobs& k) {
@@ -244,7 +244,7 @@ constexpr RemedyRow kRemedyRows[] = {
      {},
      0.5},  // half of the gathers stay
     {"shards_in_halves",
-     WallLabel::communication,
+     Wall::communication,
      {"transfer"},
      "Weights are gathered within half of the ranks, at best those of a node; each half holds all "
      "of them.",
@@ -260,7 +260,7 @@ constexpr RemedyRow kRemedyRows[] = {
      nullptr,
      spec::dialects::Dialect::torchtitan},
     {"overlap_of_experts",
-     WallLabel::communication,
+     Wall::communication,
      {"transfer"},
      "One micro-batch exchanges rows while another one computes.",
      [](PlanKnobs& k) { return k.ep > 1 && turn_on(k.overlap_moe_expert_parallel_comm); },
@@ -270,7 +270,7 @@ constexpr RemedyRow kRemedyRows[] = {
      Needs::row_exchange,
      kExperts},
     {"hybrid_dispatcher",
-     WallLabel::communication,
+     Wall::communication,
      {"transfer", "one link"},
      "Rows cross between nodes once and are spread inside.",
      [](PlanKnobs& k) {
@@ -284,7 +284,7 @@ constexpr RemedyRow kRemedyRows[] = {
      Needs::rows_between_nodes,
      kExperts},
     {"overlap_of_tensor_parallelism",
-     WallLabel::communication,
+     Wall::communication,
      {"transfer"},
      "Products and their tensor-parallel transfers run in pieces beside each other.",
      [](PlanKnobs& k) { return k.tp > 1 && turn_on(k.tp_comm_overlap); },
@@ -294,7 +294,7 @@ constexpr RemedyRow kRemedyRows[] = {
      Needs::nothing,
      kTensor},
     {"less_tensor_parallelism",
-     WallLabel::communication,
+     Wall::communication,
      {"transfer"},
      "Half the ranks that a layer's products are cut over.",
      [](PlanKnobs& k) {
@@ -308,7 +308,7 @@ constexpr RemedyRow kRemedyRows[] = {
      Needs::nothing,
      kTensor},
     {"fewer_sms_for_exchange",
-     WallLabel::communication,
+     Wall::communication,
      {"contention"},
      "The exchange leaves more multiprocessors to the kernels beside it.",
      [](PlanKnobs& k) {
@@ -323,13 +323,13 @@ constexpr RemedyRow kRemedyRows[] = {
      1,
      Needs::row_exchange},
     {"look_at_the_link",
-     WallLabel::communication,
+     Wall::communication,
      {"one link"},
      "One rank's transfers are slower than the others': check its cable, adapter and node.",
      nullptr},
     // Stages wait for each other.
     {"more_virtual_stages",
-     WallLabel::pipeline,
+     Wall::pipeline,
      {"bubble"},
      "The bubble shrinks with the number of virtual stages.",
      [](PlanKnobs& k) {
@@ -338,12 +338,12 @@ constexpr RemedyRow kRemedyRows[] = {
        return true;
      }},
     {"more_micro_batches",
-     WallLabel::pipeline,
+     Wall::pipeline,
      {"bubble"},
      "Half the micro-batch is twice as many of them: the bubble's share halves.",
      [](PlanKnobs& k) { return k.pp > 1 && halve(k.micro_batch_size); }},
     {"fewer_stages",
-     WallLabel::pipeline,
+     Wall::pipeline,
      {"bubble"},
      "Half the stages, twice the replicas.",
      [](PlanKnobs& k) {
@@ -353,7 +353,7 @@ constexpr RemedyRow kRemedyRows[] = {
        return true;
      }},
     {"fewer_layers_at_the_ends",
-     WallLabel::pipeline,
+     Wall::pipeline,
      {"uneven stage"},
      "Embedding and head are work too: give their stages fewer layers.",
      nullptr,
@@ -361,14 +361,14 @@ constexpr RemedyRow kRemedyRows[] = {
        {"account_for_loss_in_pipeline_split", "true"}}}},
     // Some ranks have more to do, or are slower.
     {"balance_of_experts",
-     WallLabel::imbalance,
+     Wall::imbalance,
      {"experts"},
      "A stronger balancing loss evens out what the experts receive.",
      nullptr,
      {{{"moe_aux_loss_coeff", "0.01", Wanted::at_least}}},
      true},
     {"capacity_of_experts",
-     WallLabel::imbalance,
+     Wall::imbalance,
      {"experts"},
      "A capacity bounds what the busiest expert computes; rows beyond it are dropped, so losses "
      "have "
@@ -381,13 +381,13 @@ constexpr RemedyRow kRemedyRows[] = {
      {},
      true},
     {"look_at_the_rank",
-     WallLabel::imbalance,
+     Wall::imbalance,
      {"rank"},
      "One rank computes slower than the others: check its clocks, temperature and neighbours.",
      nullptr},
     // Memory is bought with time.
     {"selective_recomputation",
-     WallLabel::memory,
+     Wall::memory,
      {"recompute"},
      "Recompute what is cheap and large instead of whole layers.",
      [](PlanKnobs& k) {
@@ -398,7 +398,7 @@ constexpr RemedyRow kRemedyRows[] = {
        return true;
      }},
     {"no_recomputation",
-     WallLabel::memory,
+     Wall::memory,
      {"recompute"},
      "Nothing is recomputed, where memory allows it.",
      [](PlanKnobs& k) {
@@ -407,7 +407,7 @@ constexpr RemedyRow kRemedyRows[] = {
        return true;
      }},
     {"no_offload",
-     WallLabel::memory,
+     Wall::memory,
      {"offload", "host memory"},
      "Nothing goes to the host's memory, where that fits.",
      [](PlanKnobs& k) {
@@ -417,7 +417,7 @@ constexpr RemedyRow kRemedyRows[] = {
        return true;
      }},
     {"less_offload",
-     WallLabel::memory,
+     Wall::memory,
      {"offload"},
      "Half of the optimizer's state comes back to the device.",
      [](PlanKnobs& k) {
@@ -426,12 +426,12 @@ constexpr RemedyRow kRemedyRows[] = {
        return true;
      }},
     {"smaller_micro_batch",
-     WallLabel::memory,
+     Wall::memory,
      {"oom"},
      "Half the activations, twice the micro-batches.",
      [](PlanKnobs& k) { return halve(k.micro_batch_size); }},
     {"more_recomputation",
-     WallLabel::memory,
+     Wall::memory,
      {"oom"},
      "What is cheap and large is recomputed instead of kept; where that is so, whole layers are.",
      [](PlanKnobs& k) {
@@ -451,7 +451,7 @@ constexpr RemedyRow kRemedyRows[] = {
      {},
      recompute_all},
     {"fused_loss",
-     WallLabel::memory,
+     Wall::memory,
      {"oom"},
      "Logits are not kept: the loss is computed in pieces.",
      [](PlanKnobs& k) {
@@ -460,7 +460,7 @@ constexpr RemedyRow kRemedyRows[] = {
        return true;
      }},
     {"offloaded_optimizer",
-     WallLabel::memory,
+     Wall::memory,
      {"oom"},
      "The optimizer's state lies in the host's memory; steps take longer.",
      [](PlanKnobs& k) {
@@ -472,13 +472,13 @@ constexpr RemedyRow kRemedyRows[] = {
        return true;
      }},
     {"less_fragmentation",
-     WallLabel::memory,
+     Wall::memory,
      {"oom"},
      "The allocator grows its segments and leaves fewer holes.",
      nullptr,
      {{kExpandableSegments}}},
     {"weights_freed_after_forward",
-     WallLabel::memory,
+     Wall::memory,
      {"oom"},
      "Weights are not kept gathered between forward and backward pass.",
      nullptr,
@@ -492,18 +492,18 @@ constexpr RemedyRow kRemedyRows[] = {
      1,
      gathers_weights},
     {"fewer_loader_workers",
-     WallLabel::memory,
+     Wall::memory,
      {"host memory"},
      "Each process that prepares batches holds a copy of what it reads.",
      nullptr,
      {{{"num_workers", "1", Wanted::at_most}}}},
     {"sharded_optimizer",
-     WallLabel::memory,
+     Wall::memory,
      {"oom", "recompute", "offload"},
      "Each replica keeps its share of the optimizer's state only: room for larger micro-batches.",
      [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.distributed_optimizer); }},
     {"narrow_moments",
-     WallLabel::memory,
+     Wall::memory,
      {"oom", "recompute", "offload"},
      "Moments in bf16 free memory for larger micro-batches or less recomputation.",
      [](PlanKnobs& k) {
@@ -514,7 +514,7 @@ constexpr RemedyRow kRemedyRows[] = {
      }},
     // Memory holds the micro-batch down: free some, and use it at once. What costs least is first.
     {"room_by_fused_loss",
-     WallLabel::memory,
+     Wall::memory,
      {"capped micro-batch"},
      "Logits are not kept: room for twice the micro-batch.",
      [](PlanKnobs& k) {
@@ -523,12 +523,12 @@ constexpr RemedyRow kRemedyRows[] = {
        return use_room(k, is_new);
      }},
     {"room_by_sharded_optimizer",
-     WallLabel::memory,
+     Wall::memory,
      {"capped micro-batch"},
      "Each replica keeps its share of the optimizer's state only: room for twice the micro-batch.",
      [](PlanKnobs& k) { return use_room(k, k.dp * k.cp > 1 && turn_on(k.distributed_optimizer)); }},
     {"room_by_narrow_moments",
-     WallLabel::memory,
+     Wall::memory,
      {"capped micro-batch"},
      "Moments in bf16 free memory for twice the micro-batch; losses have to be compared.",
      [](PlanKnobs& k) {
@@ -538,7 +538,7 @@ constexpr RemedyRow kRemedyRows[] = {
        return use_room(k, is_new);
      }},
     {"room_by_recomputation",
-     WallLabel::memory,
+     Wall::memory,
      {"capped micro-batch"},
      "What is cheap and large is recomputed instead of kept: room for twice the micro-batch.",
      [](PlanKnobs& k) {
@@ -547,7 +547,7 @@ constexpr RemedyRow kRemedyRows[] = {
                            add_to(k.recompute, {PlanRecompute::moe_act, PlanRecompute::layernorm}));
      }},
     {"room_by_more_expert_ranks",
-     WallLabel::memory,
+     Wall::memory,
      {"capped micro-batch"},
      "Half the experts on each rank: room for twice the micro-batch.",
      [](PlanKnobs& k) {
@@ -558,7 +558,7 @@ constexpr RemedyRow kRemedyRows[] = {
      true},
     // The device computes.
     {"products_in_fp8",
-     WallLabel::compute,
+     Wall::compute,
      {"FLOPs"},
      "Products in 8 bits; losses have to be compared.",
      [](PlanKnobs& k) { return compute_in(k, spec::PrecisionRecipe::fp8_blockwise); },
@@ -570,7 +570,7 @@ constexpr RemedyRow kRemedyRows[] = {
      [](PlanKnobs& k) { return compute_in(k, spec::PrecisionRecipe::fp8_current); },
      kProducts},
     {"fused_activations",
-     WallLabel::compute,
+     Wall::compute,
      {"bandwidth"},
      "An activation is read and written once.",
      [](PlanKnobs& k) { return turn_on(k.fused_activation); },
@@ -582,7 +582,7 @@ constexpr RemedyRow kRemedyRows[] = {
      nullptr,
      kElementwise},
     {"fused_rows",
-     WallLabel::compute,
+     Wall::compute,
      {"bandwidth"},
      "Rows are sorted in one kernel, which reads and writes them once.",
      [](PlanKnobs& k) { return turn_on(k.moe_permute_fusion); },
@@ -594,7 +594,7 @@ constexpr RemedyRow kRemedyRows[] = {
      nullptr,
      kPermutation},
     {"fused_router",
-     WallLabel::compute,
+     Wall::compute,
      {"bandwidth"},
      "Scores, their bias and the choice of experts are one kernel.",
      nullptr,
@@ -606,7 +606,7 @@ constexpr RemedyRow kRemedyRows[] = {
      nullptr,
      kPermutation},
     {"fused_loss_kernels",
-     WallLabel::compute,
+     Wall::compute,
      {"bandwidth"},
      "The loss reads logits fewer times.",
      [](PlanKnobs& k) {
@@ -622,7 +622,7 @@ constexpr RemedyRow kRemedyRows[] = {
      nullptr,
      kElementwise},
     {"fused_attention",
-     WallLabel::compute,
+     Wall::compute,
      {"bandwidth"},
      "Scores of all pairs of tokens are not written to memory.",
      [](PlanKnobs& k) { return turn_on(k.fused_attention); },
@@ -634,7 +634,7 @@ constexpr RemedyRow kRemedyRows[] = {
      nullptr,
      kUnfusedAttention},
     {"larger_products",
-     WallLabel::compute,
+     Wall::compute,
      {"occupancy"},
      "Twice the rows in each product.",
      [](PlanKnobs& k) {
@@ -645,7 +645,7 @@ constexpr RemedyRow kRemedyRows[] = {
      false,
      0.5},  // twice the rows take as long as the rows of today at best
     {"whole_experts",
-     WallLabel::compute,
+     Wall::compute,
      {"occupancy"},
      "Experts that are not cut have wider products.",
      [](PlanKnobs& k) {

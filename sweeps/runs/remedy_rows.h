@@ -39,7 +39,7 @@ struct RemedyRow {
   };
 
   std::string_view rule;
-  base::WallLabel label;
+  base::Wall label;
   /// Sub-causes that it helps against (SubCauseRow::name, or "oom" and "host memory"). Empty: all.
   std::array<std::string_view, 3> sub_causes;
   std::string_view why;

@@ -21,7 +21,7 @@ namespace moetune::tuner::testing {
 namespace {
 
 using profiler::StepVerdict;
-using profiler::WallLabel;
+using profiler::Wall;
 
 struct Score {
   int64_t num_cases = 0;
@@ -85,14 +85,14 @@ StepVerdict add_case(const FaultyCase& faulty, Score& score) {
   score.num_labels += is_label_right ? 1 : 0;
   ++score.num_of_sub_causes;
   score.num_sub_causes += is_sub_right ? 1 : 0;
-  score.num_unknown += verdict.label == WallLabel::unknown ? 1 : 0;
+  score.num_unknown += verdict.label == Wall::unknown ? 1 : 0;
   const bool is_of_rank = faults.size() == 1 && row_of(faults[0].fault).is_of_one_rank;
   if (is_of_rank) {
     ++score.num_of_ranks;
     score.num_ranks += verdict.rank == step.faulty_rank ? 1 : 0;
   }
   // What removing a fault gains must not be more than what the verdict says it can be.
-  if (own != nullptr && verdict.label != WallLabel::compute && faults.size() == 1) {
+  if (own != nullptr && verdict.label != Wall::compute && faults.size() == 1) {
     ++score.num_gains;
     score.num_within_ceiling += removal_gain(faulty) <= verdict.ceiling_ratio() + 0.005 ? 1 : 0;
   }
@@ -140,10 +140,10 @@ void add_imported_case(const FaultyCase& faulty, const FaultyStep& step,
   const bool is_label_right = wall.label == expected.label;
   const bool is_sub_right = wall.sub_cause == expected.name;
   const bool is_rank_right = wall.rank == step.faulty_rank;
-  const bool has_sub_cause = expected.label != WallLabel::compute;
+  const bool has_sub_cause = expected.label != Wall::compute;
   ++score.num_cases;
   score.num_labels += is_label_right ? 1 : 0;
-  score.num_unknown += wall.label == WallLabel::unknown ? 1 : 0;
+  score.num_unknown += wall.label == Wall::unknown ? 1 : 0;
   score.num_of_sub_causes += has_sub_cause ? 1 : 0;
   score.num_sub_causes += has_sub_cause && is_sub_right ? 1 : 0;
   score.num_of_ranks += row.is_of_one_rank ? 1 : 0;
@@ -201,7 +201,7 @@ void run(int64_t num_seeds) {
           if (i == 1) strong.emplace_back(layout, faulty.faults[0]);
           if (*strength == 1 && i > 0) continue;  // the same case again
         }
-        std::vector<WallLabel> labels;
+        std::vector<Wall> labels;
         for (int64_t seed = 1; seed <= num_seeds; ++seed) {
           faulty.seed = static_cast<uint64_t>(seed);
           if (num_tried++ % kCasesEach == 0) sample.push_back(faulty);
@@ -227,8 +227,7 @@ void run(int64_t num_seeds) {
         continue;
       }
       const auto is_compute = [&](size_t k) {
-        return profiler::row_of(row_of(strong[k].second.fault).sub_cause).label ==
-               WallLabel::compute;
+        return profiler::row_of(row_of(strong[k].second.fault).sub_cause).label == Wall::compute;
       };
       if (is_compute(i) || is_compute(j)) continue;
       add_case({strong[i].first, {strong[i].second, strong[j].second}, 1, 0.03}, both);

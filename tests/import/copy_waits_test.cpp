@@ -200,7 +200,7 @@ BOOST_AUTO_TEST_CASE(tensors_that_only_go_to_the_host_are_offloading_and_no_inpu
   const ImportedWall out = of_layers(100, 0, 10 << 20);
   BOOST_TEST(name_of(out.label) == "memory", out.summary);
   BOOST_TEST(out.sub_cause == "offload", out.summary);
-  BOOST_TEST(out.shares[static_cast<size_t>(WallLabel::memory)] > 0.45);
+  BOOST_TEST(out.shares[static_cast<size_t>(Wall::memory)] > 0.45);
   BOOST_TEST(ceiling(out, SubCause::offload) > 0.45);
   BOOST_TEST(ceiling(out, SubCause::loader) == 0);
   BOOST_TEST(out.is_offload_one_way);
@@ -245,7 +245,7 @@ BOOST_AUTO_TEST_CASE(what_goes_to_the_host_now_and_then_is_no_offloading) {
     }
     return verdict_of(events);
   };
-  const auto share = [](const ImportedWall& wall, WallLabel label) {
+  const auto share = [](const ImportedWall& wall, Wall label) {
     return wall.shares[static_cast<size_t>(label)];
   };
   const ImportedWall steady = of_steps(1);
@@ -253,8 +253,8 @@ BOOST_AUTO_TEST_CASE(what_goes_to_the_host_now_and_then_is_no_offloading) {
   const ImportedWall rare = of_steps(3);
   BOOST_TEST(rare.sub_cause != "offload", rare.summary);
   BOOST_TEST(rare.sub_ceilings[static_cast<size_t>(SubCause::offload)] == 0, rare.summary);
-  BOOST_TEST(share(rare, WallLabel::memory) == 0);
-  BOOST_TEST(share(rare, WallLabel::host) > 0.3);
+  BOOST_TEST(share(rare, Wall::memory) == 0);
+  BOOST_TEST(share(rare, Wall::host) > 0.3);
 }
 
 // A rank that sends tensors to its host keeps the others waiting: that is memory on all of them.
@@ -292,7 +292,7 @@ BOOST_AUTO_TEST_CASE(a_rank_that_waits_for_one_that_offloads_waits_for_memory) {
   BOOST_TEST(name_of(wall.label) == "memory", wall.summary);
   BOOST_TEST(wall.sub_cause == "offload", wall.summary);
   // 200 of 420 us on either rank.
-  BOOST_TEST(std::abs(wall.shares[static_cast<size_t>(WallLabel::memory)] - 200.0 / 420) < 0.03);
+  BOOST_TEST(std::abs(wall.shares[static_cast<size_t>(Wall::memory)] - 200.0 / 420) < 0.03);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

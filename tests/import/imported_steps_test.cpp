@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(the_ceiling_has_an_interval_over_steps) {
   BOOST_TEST(wall.share_ratio <= wall.high_ratio);
   // 16 kernels of 20 us are left of a step of 1,000.
   BOOST_TEST(std::abs(wall.share_ratio - 0.68) < 0.02);
-  BOOST_TEST(wall.ceilings[static_cast<size_t>(WallLabel::host)] == wall.share_ratio);
+  BOOST_TEST(wall.ceilings[static_cast<size_t>(Wall::host)] == wall.share_ratio);
 }
 
 BOOST_AUTO_TEST_CASE(a_device_that_lags_is_not_waited_for) {

@@ -88,7 +88,7 @@ BOOST_AUTO_TEST_CASE(work_that_is_launched_late_is_host) {
   BOOST_TEST(wall.sub_cause == "launch");
   // Of 100 us the kernel runs 30: what without the host would be left. 2 are the device's latency.
   BOOST_TEST(std::abs(wall.share_ratio - 0.70) < 0.01);
-  const double host_ratio = wall.shares[static_cast<size_t>(WallLabel::host)];
+  const double host_ratio = wall.shares[static_cast<size_t>(Wall::host)];
   BOOST_TEST(std::abs(host_ratio - 0.68) < 0.01);
 }
 
@@ -107,7 +107,7 @@ BOOST_AUTO_TEST_CASE(what_the_host_does_before_its_first_launch_counts) {
   const ImportedWall wall = verdict_of(late_first_launch());
   BOOST_TEST(name_of(wall.label) == "host", wall.summary);
   // Up to the end of the first launch 2,201 us, behind the last kernel 115.
-  const double host_ratio = wall.shares[static_cast<size_t>(WallLabel::host)];
+  const double host_ratio = wall.shares[static_cast<size_t>(Wall::host)];
   BOOST_TEST(std::abs(host_ratio - 2316.0 / 4000) < 0.001);
   // 40 kernels of 41 us are left of the step.
   BOOST_TEST(std::abs(wall.share_ratio - 0.58) < 0.02);
@@ -283,9 +283,9 @@ BOOST_AUTO_TEST_CASE(kernels_without_names_have_no_verdict) {
   BOOST_TEST(name_of(unnamed.label) == "unknown");
   BOOST_TEST(unnamed.summary ==
              "unknown: 12.0 % of the kernels' time is of kernels without a name");
-  const auto share = [&](WallLabel label) { return unnamed.shares[static_cast<size_t>(label)]; };
-  BOOST_CHECK_CLOSE(share(WallLabel::unknown), 600.0 / (49 * 101 + 100), 1e-6);
-  BOOST_CHECK_CLOSE(share(WallLabel::compute), 1 - 600.0 / (49 * 101 + 100), 1e-6);
+  const auto share = [&](Wall label) { return unnamed.shares[static_cast<size_t>(label)]; };
+  BOOST_CHECK_CLOSE(share(Wall::unknown), 600.0 / (49 * 101 + 100), 1e-6);
+  BOOST_CHECK_CLOSE(share(Wall::compute), 1 - 600.0 / (49 * 101 + 100), 1e-6);
   BOOST_TEST(unnamed.evidence.back().text.find("the kernels' names") != std::string::npos,
              unnamed.evidence.back().text);
 }
@@ -436,7 +436,7 @@ BOOST_AUTO_TEST_CASE(accounts_tell_causes_apart_where_nothing_is_replayed) {
   const ImportedWall memory = without_replay(copies);
   BOOST_TEST(name_of(memory.label) == "memory");
   BOOST_TEST(memory.sub_cause == "offload", memory.summary);
-  const double share = memory.shares[static_cast<size_t>(WallLabel::memory)];
+  const double share = memory.shares[static_cast<size_t>(Wall::memory)];
   BOOST_TEST(share > 0.3);
   BOOST_TEST(ratio(memory, SubCause::offload) == share);
   BOOST_TEST(ratio(memory, SubCause::recompute) == 0);
@@ -575,14 +575,14 @@ BOOST_AUTO_TEST_CASE(communication_that_no_other_rank_has_is_no_verdict) {
     }
     return classify_imported(traces);
   };
-  const auto share = [](const ImportedWall& of, WallLabel label) {
+  const auto share = [](const ImportedWall& of, Wall label) {
     return of.shares[static_cast<size_t>(label)];
   };
   const ImportedWall loose = wall(49, 2);  // an order cannot match them
   BOOST_TEST(name_of(loose.label) == "unknown", loose.summary);
   BOOST_TEST(loose.sub_cause == "unmatched");
-  BOOST_TEST(share(loose, WallLabel::communication) == 0);
-  BOOST_TEST(std::abs(share(loose, WallLabel::unknown) - 0.39) < 0.01);
+  BOOST_TEST(share(loose, Wall::communication) == 0);
+  BOOST_TEST(std::abs(share(loose, Wall::unknown) - 0.39) < 0.01);
   BOOST_TEST(loose.unknown_ratio == loose.share_ratio);
   const std::string& advice = loose.evidence.back().text;
   BOOST_TEST(advice.find("which message or collective") != std::string::npos, advice);

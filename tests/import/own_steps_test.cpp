@@ -28,7 +28,7 @@ namespace {
 using profiler::CommCall;
 using profiler::ImportedTrace;
 using profiler::StepTrace;
-using profiler::WallLabel;
+using profiler::Wall;
 using tuner::testing::Fault;
 using tuner::testing::FaultyStep;
 
@@ -189,13 +189,13 @@ BOOST_AUTO_TEST_CASE(a_message_that_ends_far_from_any_other_has_no_known_rank) {
 struct OwnWallRow {
   Fault fault;
   double strength;
-  WallLabel label;
+  Wall label;
 };
 // As in played_kineto_test: without the fault the step is at least a quarter shorter.
 constexpr OwnWallRow kOwnWalls[] = {
-    {Fault::slow_links, 740, WallLabel::communication},
-    {Fault::launches, 535, WallLabel::host},
-    {Fault::none, 1, WallLabel::compute},
+    {Fault::slow_links, 740, Wall::communication},
+    {Fault::launches, 535, Wall::host},
+    {Fault::none, 1, Wall::compute},
 };
 
 BOOST_AUTO_TEST_CASE(own_steps_have_their_label) {

@@ -19,7 +19,7 @@ namespace {
 using profiler::ImportedTrace;
 using profiler::ImportedWall;
 using profiler::RecordKind;
-using profiler::WallLabel;
+using profiler::Wall;
 using tuner::testing::Fault;
 using tuner::testing::FaultyStep;
 
@@ -119,13 +119,13 @@ BOOST_AUTO_TEST_CASE(a_missing_stage_is_no_slow_link) {
   auto traces = as_recorded(step.traces, step.communicators);
   traces.erase(traces.begin() + 2);
   const ImportedWall wall = profiler::classify_imported(traces);
-  BOOST_TEST((wall.label != WallLabel::communication), wall.summary);
+  BOOST_TEST((wall.label != Wall::communication), wall.summary);
   BOOST_TEST(wall.sub_ceilings[static_cast<size_t>(profiler::SubCause::one_link)] == 0);
 }
 
 BOOST_AUTO_TEST_CASE(nothing_is_compute) {
   const Judged nothing = judged(kExperts, Fault::none, 1);
-  BOOST_TEST((nothing.wall.label == WallLabel::compute), nothing.wall.summary);
+  BOOST_TEST((nothing.wall.label == Wall::compute), nothing.wall.summary);
 }
 
 /// `strength` is such that without the fault the step is a quarter shorter, or two fifths.
@@ -133,20 +133,20 @@ struct FaultWallRow {
   size_t layout;
   Fault fault;
   double strength;
-  WallLabel label;
+  Wall label;
   const char* sub_cause;
   bool is_of_rank;
 };
 constexpr FaultWallRow kFaultWalls[] = {
-    {kExperts, Fault::slow_links, 740, WallLabel::communication, "transfer", false},
-    {kExperts, Fault::launches, 535, WallLabel::host, "launch", false},
-    {kExperts, Fault::syncs, 1350, WallLabel::host, "sync", false},
-    {kOverlapped, Fault::loader, 6.86, WallLabel::host, "loader", true},
-    {kExperts, Fault::slow_rank, 1.34, WallLabel::imbalance, "rank", true},
-    {kExperts, Fault::uneven_experts, 1.55, WallLabel::imbalance, "experts", false},
-    {kPipeline, Fault::uneven_experts, 1.55, WallLabel::imbalance, "experts", false},
-    {kPipeline, Fault::offload, 4.38, WallLabel::memory, "offload", false},
-    {kPipeline, Fault::capped_memory, 1, WallLabel::memory, "recompute", false},
+    {kExperts, Fault::slow_links, 740, Wall::communication, "transfer", false},
+    {kExperts, Fault::launches, 535, Wall::host, "launch", false},
+    {kExperts, Fault::syncs, 1350, Wall::host, "sync", false},
+    {kOverlapped, Fault::loader, 6.86, Wall::host, "loader", true},
+    {kExperts, Fault::slow_rank, 1.34, Wall::imbalance, "rank", true},
+    {kExperts, Fault::uneven_experts, 1.55, Wall::imbalance, "experts", false},
+    {kPipeline, Fault::uneven_experts, 1.55, Wall::imbalance, "experts", false},
+    {kPipeline, Fault::offload, 4.38, Wall::memory, "offload", false},
+    {kPipeline, Fault::capped_memory, 1, Wall::memory, "recompute", false},
 };
 
 BOOST_AUTO_TEST_CASE(faults_have_their_walls) {

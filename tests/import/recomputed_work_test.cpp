@@ -94,7 +94,7 @@ ImportedWall wall_with(int64_t peak_bytes, int64_t capacity_bytes) {
   return classify_imported(std::span(&trace, 1), {}, memory);
 }
 
-double share_of(const ImportedWall& wall, WallLabel label) {
+double share_of(const ImportedWall& wall, Wall label) {
   return wall.shares[static_cast<size_t>(label)];
 }
 
@@ -167,8 +167,8 @@ BOOST_AUTO_TEST_CASE(recomputation_is_memory_where_memory_is_short) {
   BOOST_TEST(name_of(wall.label) == "memory", wall.summary);
   BOOST_TEST(wall.sub_cause == "recompute", wall.summary);
   BOOST_TEST(std::abs(wall.share_ratio - 0.5) < 0.01);
-  BOOST_TEST(std::abs(share_of(wall, WallLabel::memory) - 0.5) < 0.001);
-  BOOST_TEST(share_of(wall, WallLabel::communication) == 0);
+  BOOST_TEST(std::abs(share_of(wall, Wall::memory) - 0.5) < 0.001);
+  BOOST_TEST(share_of(wall, Wall::communication) == 0);
   BOOST_TEST(wall.is_memory_short);
   const std::string told = told_of(wall);
   BOOST_TEST(told.find("it counts as memory") != std::string::npos, told);
@@ -181,9 +181,9 @@ BOOST_AUTO_TEST_CASE(recomputation_is_what_it_is_otherwise_where_memory_is_not_s
         std::tuple(0LL, 80LL << 30, "in use is not known")}) {
     const ImportedWall wall = wall_with(peak, capacity);
     BOOST_TEST(name_of(wall.label) != "memory", wall.summary);
-    BOOST_TEST(share_of(wall, WallLabel::memory) == 0);
-    BOOST_TEST(std::abs(share_of(wall, WallLabel::communication) - 0.2) < 0.001);
-    BOOST_TEST(wall.ceilings[static_cast<size_t>(WallLabel::memory)] == 0);
+    BOOST_TEST(share_of(wall, Wall::memory) == 0);
+    BOOST_TEST(std::abs(share_of(wall, Wall::communication) - 0.2) < 0.001);
+    BOOST_TEST(wall.ceilings[static_cast<size_t>(Wall::memory)] == 0);
     BOOST_TEST(wall.sub_ceilings[static_cast<size_t>(SubCause::recompute)] == 0);
     // What it costs is known nevertheless.
     BOOST_TEST(std::abs(wall.recompute_ratio - 0.5) < 0.01);

@@ -257,9 +257,9 @@ BOOST_AUTO_TEST_CASE(a_message_with_one_end_may_wait_for_a_rank_without_a_trace)
     ++num_messages;
   }
   BOOST_TEST(num_messages == 24);
-  BOOST_TEST(with_one.with_doubt("pipeline (bubble): 5 %", WallLabel::pipeline, "bubble") ==
+  BOOST_TEST(with_one.with_doubt("pipeline (bubble): 5 %", Wall::pipeline, "bubble") ==
              "pipeline (waiting for one of the 3 ranks without a trace): 5 %");
-  BOOST_TEST(with_one.with_doubt("pipeline: 5 %", WallLabel::pipeline, "") ==
+  BOOST_TEST(with_one.with_doubt("pipeline: 5 %", Wall::pipeline, "") ==
              "pipeline: 5 % (waiting for one of the 3 ranks without a trace)");
 }
 
@@ -290,7 +290,7 @@ BOOST_AUTO_TEST_CASE(the_ceiling_of_a_late_host_is_what_the_stages_take_without_
   for (const double late_us : {500.0, 1000.0, 2000.0, 5000.0}) {
     const ImportedWall wall = classify_imported(two_stages(1, late_us));
     const double gain = 1 - length_ns(0) / length_ns(late_us);
-    const double said = wall.ceilings[static_cast<size_t>(WallLabel::host)];
+    const double said = wall.ceilings[static_cast<size_t>(Wall::host)];
     BOOST_TEST_CONTEXT(late_us) BOOST_TEST(std::abs(said - gain) < 0.005, said << " of " << gain);
   }
 }

@@ -140,11 +140,27 @@ BOOST_AUTO_TEST_CASE(hidden_communication_costs_nothing) {
   BOOST_TEST(b.num_gaps == 0);
 }
 
-BOOST_AUTO_TEST_CASE(late_launch_and_late_producer_share_the_gap) {
+BOOST_AUTO_TEST_CASE(a_late_launch_costs_nothing_while_its_producer_runs) {
   TraceBuilder t(0, 100);
   t.kernel("gemm", 0, 0, 0, 20);
   t.collective("ep", 1, 1, 20, 80, 60, 0);
   t.kernel("expert", 0, 50, 80, 100, 1);
+  check_parts(budget_of(t), {0, 60, 0, 0});
+}
+
+BOOST_AUTO_TEST_CASE(a_launch_behind_the_end_of_its_producer_costs_what_is_left) {
+  TraceBuilder t(0, 100);
+  t.kernel("gemm", 0, 0, 0, 20);
+  t.collective("ep", 1, 1, 20, 60, 40, 0);
+  t.kernel("expert", 0, 75, 80, 100, 1);
+  check_parts(budget_of(t), {15, 40, 0, 5});
+}
+
+BOOST_AUTO_TEST_CASE(a_late_launch_of_the_producer_is_the_host_s) {
+  TraceBuilder t(0, 100);
+  t.kernel("gemm", 0, 0, 0, 20);
+  t.collective("ep", 1, 50, 50, 80, 30, 0);
+  t.kernel("expert", 0, 60, 80, 100, 1);
   check_parts(budget_of(t), {30, 30, 0, 0});
 }
 
@@ -268,8 +284,8 @@ BOOST_AUTO_TEST_CASE(zero_length_and_overlapping_kernels) {
   t.kernel("gemm", 2, 65, 70, 90);
   const StepBudget b = budget_of(t);
   BOOST_TEST(b.compute_busy_ns == 65);
-  // The kernel at 65 was not enqueued before: all of the gap is the host's.
-  check_parts(b, {35, 0, 0, 0});
+  // The kernel at 65 is behind the empty one, which waits for the collective.
+  check_parts(b, {5, 30, 0, 0});
   check_sums(b);
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "profiler/analysis/budget.h"
+#include "profiler/analysis/replayed_run.h"
 #include "tests/profiler/synthetic_trace.h"
 
 namespace moetune::profiler {
@@ -103,6 +104,72 @@ BOOST_AUTO_TEST_CASE(unexplained_time_is_stalled) {
   t.kernel("gemm", 0, 0, 0, 10);
   t.kernel("gemm", 0, 0, 30, 50);
   BOOST_TEST(critical_path(t.trace(), kRules).ns_by_class.at(PathClass::stalled) == 20);
+}
+
+// Rank 1 comes 600 late into a collective, as its host launched a kernel late.
+BOOST_AUTO_TEST_CASE(the_path_goes_on_at_the_rank_that_was_waited_for) {
+  std::vector<StepTrace> traces;
+  for (int32_t rank = 0; rank < 3; ++rank) {
+    TraceBuilder t(0, 1000, rank);
+    const int64_t late_ns = rank == 1 ? 600 : 0;
+    t.kernel("gemm", 0, late_ns, late_ns, late_ns + 200);
+    t.collective("dp", 0, late_ns, late_ns + 200, 900, 100).sequence = 0;
+    t.kernel("gemm", 0, late_ns, 900, 1000);
+    traces.push_back(t.trace());
+  }
+  const CriticalPath path = critical_path(ReplayedRun(traces, {}), kRules);
+  BOOST_TEST(path.ns_by_class.at(PathClass::host) == 600);
+  BOOST_TEST(path.ns_by_class.at(PathClass::transfer) == 100);
+  BOOST_TEST(path.ns_by_class.at(PathClass::compute) == 300);
+  BOOST_TEST(!path.ns_by_class.contains(PathClass::wait));
+  BOOST_TEST(path.ns_by_rank.at(1) == 800);
+  BOOST_TEST(path.ns_by_rank.at(0) == 200);
+  // One rank alone can only tell that it waited.
+  BOOST_TEST(critical_path(traces[0], kRules).ns_by_class.at(PathClass::wait) == 600);
+  BOOST_TEST(critical_path(ReplayedRun({}, {}), kRules).segments.empty());
+}
+
+BOOST_AUTO_TEST_CASE(the_path_goes_from_a_receive_to_its_send) {
+  std::vector<StepTrace> traces;
+  TraceBuilder first(0, 500, 0);
+  first.kernel("stage", 0, 0, 0, 300);
+  TraceRecord& sent = first.add(RecordKind::p2p, "pp_send_forward", 1, 0, 300, 340);
+  sent.group = "pp";
+  sent.transfer_ns = 40;
+  sent.sequence = 0;
+  sent.micro_batch = 0;
+  sent.producer_id = 0;
+  TraceBuilder second(0, 500, 1);
+  TraceRecord& received = second.add(RecordKind::p2p, "pp_recv_forward", 1, 0, 0, 340);
+  received.group = "pp";
+  received.transfer_ns = 40;
+  received.sequence = 0;
+  received.micro_batch = 0;
+  second.kernel("stage", 0, 0, 340, 500, 0);
+  traces = {first.trace(), second.trace()};
+  const CriticalPath path = critical_path(ReplayedRun(traces, {}), kRules);
+  BOOST_TEST(path.ns_by_class.at(PathClass::compute) == 460);
+  BOOST_TEST(path.ns_by_class.at(PathClass::transfer) == 40);
+  BOOST_TEST(path.ns_by_class.size() == 2U);
+}
+
+// Whatever the ranks' traces say of each other, the pieces of the path touch.
+BOOST_AUTO_TEST_CASE(random_ranks_are_tiled) {
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 1000; ++round) {
+    std::vector<StepTrace> traces;
+    for (int32_t rank = 0; rank < 3; ++rank) {
+      traces.push_back(round % 2 == 0 ? random_timeline_trace(random)
+                                      : random_garbage_trace(random));
+      traces.back().rank = rank;
+      for (TraceRecord& record : traces.back().records) record.rank = rank;
+    }
+    const CriticalPath path = critical_path(ReplayedRun(traces, {}), kRules);
+    for (size_t i = 0; i < path.segments.size(); ++i) {
+      BOOST_TEST(path.segments[i].start_ns < path.segments[i].end_ns);
+      if (i > 0) BOOST_TEST(path.segments[i - 1].end_ns == path.segments[i].start_ns);
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(random_traces_are_tiled) {

@@ -11,10 +11,10 @@
 
 namespace moetune::tests {
 
-/// An empty one of schema 1, 2, 3 or 4.
+/// An empty one of schema 1 to 5.
 inline void make_old_store(const std::string& path, int version) {
-  std::ifstream file(std::string(MOETUNE_SOURCE_DIR) + "/profiler/store/schema_" +
-                     (version == 4 ? "4" : "3") + ".sql");
+  const std::string name = version == 5 ? "schema" : version == 4 ? "schema_4" : "schema_3";
+  std::ifstream file(std::string(MOETUNE_SOURCE_DIR) + "/profiler/store/" + name + ".sql");
   std::stringstream schema;
   schema << file.rdbuf();
   store::Database database(path, store::OpenMode::read_write_create);
@@ -23,6 +23,12 @@ inline void make_old_store(const std::string& path, int version) {
     // Traces had no host_work.
     constexpr std::string_view kLater = "kind BETWEEN 0 AND 5";
     text.replace(text.find(kLater), kLater.size(), "kind BETWEEN 0 AND 4");
+  }
+  // Four walls, where now there are seven.
+  constexpr std::string_view kWalls =
+      "'communication', 'host', 'pipeline', 'imbalance', 'memory', 'compute', 'unknown'";
+  while (version == 5 && text.find(kWalls) != std::string::npos) {
+    text.replace(text.find(kWalls), kWalls.size(), "'memory', 'communication', 'host', 'compute'");
   }
   database.execute(text);
   if (version == 1) {

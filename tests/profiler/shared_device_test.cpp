@@ -10,8 +10,8 @@
 
 #include "profiler/analysis/budget.h"
 #include "profiler/analysis/device_work.h"
+#include "profiler/analysis/step_account.h"
 #include "profiler/analysis/step_verdict.h"
-#include "profiler/analysis/wall.h"
 #include "tests/profiler/synthetic_trace.h"
 
 namespace moetune::profiler {
@@ -161,17 +161,18 @@ BOOST_AUTO_TEST_CASE(any_traces_add_up) {
 }
 
 BOOST_AUTO_TEST_CASE(the_wall_is_compute_and_says_what_waits) {
-  const std::string told = "waiting while other virtual ranks use the card takes 45.0 %";
-  const WallEvidence shared = classify_wall(budgets_of(by_turns(), true), {});
-  BOOST_TEST((shared.wall == Wall::compute));
-  BOOST_TEST(shared.ratio_of(base::StepPart::device_shared) == 0.45);
-  BOOST_TEST(shared.ratio_of(base::StepPart::stalled) == 0.0);
+  const std::string told = "waiting while other virtual ranks use the card";
+  const StepVerdict shared = verdict_of(by_turns(), true);
+  BOOST_TEST((shared.label == Wall::compute), shared.summary);
   BOOST_TEST(shared.summary.find(told) != std::string::npos, shared.summary);
-  const WallEvidence alone = classify_wall(budgets_of(by_turns(), false), {});
-  BOOST_TEST((alone.wall == Wall::compute));
-  BOOST_TEST(alone.ratio_of(base::StepPart::stalled) == 0.45);
-  BOOST_TEST(alone.summary.find("virtual ranks") == std::string::npos, alone.summary);
-  BOOST_TEST(WallEvidence().ratio_of(base::StepPart::device_shared) == 0.0);
+  const StepAccount account = account_of(budgets_of(by_turns(), true));
+  BOOST_TEST(account.ratio_of(base::StepPart::device_shared) == 0.45);
+  BOOST_TEST(account.ratio_of(base::StepPart::stalled) == 0.0);
+  // Of ranks that have each a device nothing explains it.
+  const StepVerdict alone = verdict_of(by_turns(), false);
+  BOOST_TEST((alone.label == Wall::unknown), alone.summary);
+  BOOST_TEST(account_of(budgets_of(by_turns(), false)).ratio_of(base::StepPart::stalled) == 0.45);
+  BOOST_TEST(StepAccount().ratio_of(base::StepPart::device_shared) == 0.0);
 }
 
 BOOST_AUTO_TEST_CASE(the_replay_keeps_what_the_device_explains) {
@@ -191,7 +192,7 @@ BOOST_AUTO_TEST_CASE(the_replay_keeps_what_the_device_explains) {
 
 BOOST_AUTO_TEST_CASE(the_verdict_is_compute_where_it_was_unknown) {
   const StepVerdict shared = verdict_of(by_turns(), true);
-  BOOST_TEST((shared.label == WallLabel::compute), shared.summary);
+  BOOST_TEST((shared.label == Wall::compute), shared.summary);
   BOOST_TEST(shared.step_ns == 1000 * kUs);
   BOOST_TEST(shared.unknown_ratio() == 0.0);
   BOOST_TEST(std::abs(shared.device_shared_ratio - 0.45) < 1e-9);
@@ -201,7 +202,7 @@ BOOST_AUTO_TEST_CASE(the_verdict_is_compute_where_it_was_unknown) {
                  std::string::npos,
              shared.summary);
   const StepVerdict alone = verdict_of(by_turns(), false);
-  BOOST_TEST((alone.label == WallLabel::unknown), alone.summary);
+  BOOST_TEST((alone.label == Wall::unknown), alone.summary);
   BOOST_TEST(alone.unknown_ratio() == 0.5);
   BOOST_TEST(alone.device_shared_ratio == 0.0);
 }
@@ -212,8 +213,11 @@ BOOST_AUTO_TEST_CASE(recomputation_takes_its_waiting_for_the_device_along) {
   for (StepTrace& trace : traces) {
     for (TraceRecord& record : trace.records) record.is_recompute = record.id > 2;
   }
-  const StepVerdict verdict = verdict_of(traces, true);
-  BOOST_TEST((verdict.label == WallLabel::memory), verdict.summary);
+  const std::vector<DeviceWork> others = work_of_others(traces);
+  StepFacts facts;
+  facts.memory = {900, 1000};
+  const StepVerdict verdict = judge_step(ReplayedRun(traces, {}, {}, others), facts);
+  BOOST_TEST((verdict.label == Wall::memory), verdict.summary);
   BOOST_TEST(std::abs(verdict.ceiling_ratio() - 0.4) < 1e-9);
 }
 

@@ -243,7 +243,7 @@ BOOST_AUTO_TEST_CASE(a_rank_with_more_rows_of_experts_is_not_a_slow_one) {
                          Row{false, 2, true, SubCause::rank}}) {
     const StepVerdict verdict =
         verdict_of(layers_of_experts(row.is_uneven, row.factor, row.is_known));
-    BOOST_TEST((verdict.label == WallLabel::imbalance), verdict.summary);
+    BOOST_TEST((verdict.label == Wall::imbalance), verdict.summary);
     BOOST_TEST((verdict.sub_cause == row.cause), verdict.summary);
     BOOST_TEST((verdict.rank == 2), verdict.summary);
     if (row.cause != SubCause::experts) continue;
@@ -325,7 +325,7 @@ BOOST_AUTO_TEST_CASE(one_link_is_found_by_its_messages) {
 
 BOOST_AUTO_TEST_CASE(a_slow_link_between_stages_is_one_link_of_its_sender) {
   const StepVerdict verdict = verdict_of(rounds_of_messages({{1, 2}}));
-  BOOST_TEST((verdict.label == WallLabel::communication), verdict.summary);
+  BOOST_TEST((verdict.label == Wall::communication), verdict.summary);
   BOOST_TEST((verdict.sub_cause == SubCause::one_link), verdict.summary);
   BOOST_TEST((verdict.rank == 1), verdict.summary);
   BOOST_TEST_REQUIRE(verdict.link.has_value());

@@ -219,6 +219,42 @@ BOOST_AUTO_TEST_CASE(version_4_keeps_its_traces_in_fewer_bytes) {
   BOOST_TEST(store.database().query_int("SELECT count(*) FROM trace_blob") == 1);
 }
 
+BOOST_AUTO_TEST_CASE(version_5_gets_the_walls_that_it_did_not_know) {
+  const TempFolder folder;
+  const std::string path = folder.file("runs.db");
+  tests::make_old_store(path, 5);
+  {
+    Database database(path, OpenMode::read_write);
+    database.execute(R"(
+      INSERT INTO model VALUES (1, 'm', '{}');
+      INSERT INTO hardware VALUES (1, 'h', '{}');
+      INSERT INTO sweep (id, name, config_hash, config_json, contract_json, model_id, hardware_id, status,
+        started_at, command_line, tool_version, tool_commit)
+      VALUES (1, 's', 'c', '{}', '{}', 1, 1, 'done', 't', '', '', '');
+      INSERT INTO trial (id, sweep_id, ordinal, spec_hash, status, phase, spec_json, started_at, wall, step_ns)
+      VALUES (3, 1, 1, 'h', 'ok', 'fit', '{}', 't', 'communication', 500);
+      UPDATE sweep SET winner_trial = 3;
+      INSERT INTO trial_knob VALUES (3, 0, 'dp', '8');
+      INSERT INTO decision (sweep_id, ordinal, phase, kind, trial_id, wall, text)
+      VALUES (1, 1, 'profile', 'wall', 3, 'communication', 'seen');
+    )");
+    BOOST_CHECK_THROW(database.execute("UPDATE trial SET wall = 'pipeline'"), base::Error);
+  }
+  BOOST_TEST(Store::upgrade(path) == 5);
+  Store store = Store::open(path);
+  const TrialRow trial = store.list_trials().at(0);
+  BOOST_TEST(trial.wall == "communication");
+  BOOST_TEST(*trial.step_ns == 500);
+  BOOST_TEST(trial.knobs.at(0).value == "8");
+  BOOST_TEST(store.read_decisions(1).at(0).wall == "communication");
+  BOOST_TEST(store.read_sweep(1)->winner_trial.value_or(0) == 3);
+  for (const char* wall : {"pipeline", "imbalance", "unknown"}) {
+    BOOST_CHECK_NO_THROW(
+        store.database().execute(fmt::format("UPDATE trial SET wall = '{}'", wall)));
+  }
+  BOOST_CHECK_THROW(store.database().execute("UPDATE trial SET wall = 'brick'"), base::Error);
+}
+
 BOOST_AUTO_TEST_CASE(killed_at_any_moment_it_leaves_the_file_as_it_was) {
   const TempFolder folder;
   const std::string path = folder.file("runs.db");

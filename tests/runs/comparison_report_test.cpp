@@ -79,13 +79,13 @@ BOOST_AUTO_TEST_CASE(text_and_json_have_both_walls) {
   // Where neither is known there is nothing to tell.
   BOOST_TEST(text_of_both().find("wall:") == std::string::npos, text_of_both());
   profiler::ImportedWall& wall = before.traces->wall;
-  wall.label = base::WallLabel::communication;
+  wall.label = base::Wall::communication;
   wall.sub_cause = "transfer";
   wall.share_ratio = 0.26;
   BOOST_TEST(text_of_both().find("\nwall: communication (transfer) 26.0 % -> unknown\n") !=
                  std::string::npos,
              text_of_both());
-  after.traces->wall.label = base::WallLabel::compute;
+  after.traces->wall.label = base::Wall::compute;
   after.traces->wall.share_ratio = 0.875;
   BOOST_TEST(text_of_both().find("\nwall: communication (transfer) 26.0 % -> compute 87.5 %\n") !=
                  std::string::npos,

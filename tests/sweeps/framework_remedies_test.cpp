@@ -43,7 +43,7 @@ const std::string kWithExperts =
     "--expert-model-parallel-size 8 --moe-token-dispatcher-type alltoall ";
 
 FoundWall found_wall(const std::string& label, const std::string& sub_cause, double share) {
-  return {base::wall_label_from_name(label).value(), sub_cause, {{label, share}}};
+  return {base::wall_from_name(label).value(), sub_cause, {{label, share}}};
 }
 
 std::optional<Remedy> remedy_of(const FoundWall& wall, const RunToMend& run,

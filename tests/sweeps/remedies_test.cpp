@@ -39,7 +39,7 @@ RunToMend run_of(const std::string& command) {
 }
 
 FoundWall wall_of(const std::string& label, const std::string& sub_cause, double share) {
-  return {base::wall_label_from_name(label).value(), sub_cause, {{label, share}}};
+  return {base::wall_from_name(label).value(), sub_cause, {{label, share}}};
 }
 
 const Remedy* find(const std::vector<Remedy>& remedies, std::string_view rule) {
@@ -533,8 +533,7 @@ BOOST_AUTO_TEST_CASE(more_than_a_block_can_be_recomputed) {
 }
 
 BOOST_AUTO_TEST_CASE(an_unknown_wall_has_no_remedy) {
-  BOOST_TEST(
-      remedies_of({base::WallLabel::unknown, "", {{"unknown", 0.9}, {"host", 0.1}}}, {}).empty());
+  BOOST_TEST(remedies_of({base::Wall::unknown, "", {{"unknown", 0.9}, {"host", 0.1}}}, {}).empty());
 }
 
 BOOST_AUTO_TEST_CASE(a_dense_model_is_not_told_of_experts) {

@@ -59,7 +59,7 @@ BOOST_AUTO_TEST_CASE(only_virtual_ranks_on_a_device_share_it) {
       BOOST_TEST(metrics["device_shared_ns"] == (row.is_shared ? 450e3 : 0));
       BOOST_TEST(metrics["dependency_stalled_ns"] == (row.is_shared ? 0 : 450e3));
       BOOST_TEST(metrics["num_unresolved_gaps"] == (row.is_shared ? 0 : 4.5));
-      BOOST_TEST(result.wall == "compute");
+      BOOST_TEST(result.wall == (row.is_shared ? "compute" : "unknown"));
       BOOST_TEST_REQUIRE(result.texts.size() == 1);
       const auto evidence = nlohmann::json::parse(result.texts[0].value);
       BOOST_TEST(evidence["label"] == (row.is_shared ? "compute" : "unknown"));

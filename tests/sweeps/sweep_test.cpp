@@ -93,7 +93,8 @@ BOOST_AUTO_TEST_CASE(a_measured_trial_is_stored_with_its_numbers) {
   BOOST_TEST(metrics.contains("blocking_transfer_ns.ep"));
 
   const tuner::TrialOutcome& told = strategy.told.at(0);
-  BOOST_TEST(told.dominant_group == "ep");
+  BOOST_TEST((told.wall == base::Wall::communication));
+  BOOST_TEST(told.ceilings.at("communication") == metrics.at("communication_wall_ratio"));
   BOOST_TEST(told.losses.size() == 5U);
   BOOST_TEST(told.routing_profile == "{\"a\": 1}");
   BOOST_TEST(told.op_times.at("expert_fc1.forward").count == 8);
@@ -161,7 +162,7 @@ BOOST_AUTO_TEST_CASE(a_second_call_runs_nothing_and_tells_the_same) {
     BOOST_TEST(second.told[i].step_ns == first.told[i].step_ns);
     BOOST_TEST(second.told[i].losses == first.told[i].losses, boost::test_tools::per_element());
     BOOST_TEST((second.told[i].shares == first.told[i].shares));
-    BOOST_TEST(second.told[i].wall == first.told[i].wall);
+    BOOST_TEST((second.told[i].wall == first.told[i].wall));
   }
   const auto store = store::Store::open_read_only(db);
   BOOST_TEST(store.read_decisions(1).size() == 3U);

@@ -92,15 +92,14 @@ inline TrialOutcome run_in_fake_world(const TrialRequest& request) {
   if (spec.hardware.memory_bytes > 0 && outcome.peak_bytes > spec.hardware.memory_bytes) {
     outcome.status = spec::TrialStatus::oom;
     outcome.reason = "out of memory on rank 0: 'expert_fc1'";
-    outcome.wall = "memory";
+    outcome.wall = base::Wall::memory;
     return outcome;
   }
   outcome.status = spec::TrialStatus::ok;
   outcome.step_ns = step_of(spec.knobs);
   outcome.step_low_ns = outcome.step_ns - outcome.step_ns / 500;
   outcome.step_high_ns = outcome.step_ns + outcome.step_ns / 500;
-  outcome.wall = request.is_reference ? "compute" : "communication";
-  outcome.dominant_group = "ep";
+  outcome.wall = request.is_reference ? base::Wall::compute : base::Wall::communication;
   outcome.shares["launch_starved"] = 0.1;
   outcome.shares["blocking_dp_cp"] = 0.1;
   if (spec.knobs.expert_model_parallel_size > 1) outcome.shares["blocking_ep"] = 0.2;

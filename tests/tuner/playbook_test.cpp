@@ -17,7 +17,8 @@ using spec::Knobs;
 using Space = std::map<std::string, std::vector<std::string>>;
 using Names = std::vector<std::string>;
 
-constexpr Wall kWalls[] = {Wall::communication, Wall::host, Wall::memory, Wall::compute};
+constexpr Wall kWalls[] = {Wall::communication, Wall::host,   Wall::pipeline,
+                           Wall::imbalance,     Wall::memory, Wall::compute};
 
 /// Axes in no useful order, so that an order in the answer is the playbook's.
 const Space kWideSpace = {
@@ -137,7 +138,8 @@ BOOST_AUTO_TEST_CASE(every_row_is_complete) {
       BOOST_TEST(names.insert(row.name).second);
       BOOST_TEST(spec::find_knob(row.knob) != nullptr);
       BOOST_TEST(groups.contains(row.group));
-      BOOST_TEST((row.group[0] == '\0' || row.wall == Wall::communication));
+      BOOST_TEST((row.group[0] == '\0' || row.wall == Wall::communication ||
+                  (row.wall == Wall::pipeline && row.group == std::string_view("pp"))));
       // A sentence: it ends up in decisions.
       const std::string why = row.why;
       BOOST_REQUIRE(why.size() > 10U);
@@ -278,16 +280,14 @@ const GroupCase kGroupCases[] = {
     // Reductions over the experts' replicas and over everybody count for the data stream.
     {{{"blocking_ep", 0.25}, {"blocking_edp", 0.20}, {"blocking_world", 0.10}},
      {"overlap_grad_reduce", "chunk_dispatch_forward"}},
-    {{{"blocking_ep", 0.10}, {"bubble", 0.20}}, {"larger_first_stage", "chunk_dispatch_forward"}},
-    {{{"blocking_cp", 0.20}, {"blocking_pp", 0.10}},
-     {"less_context_parallelism", "larger_first_stage"}},
+    {{{"blocking_ep", 0.10}, {"bubble", 0.20}}, {"chunk_dispatch_forward"}},
+    {{{"blocking_ep", 0.10}, {"blocking_cp", 0.20}},
+     {"less_context_parallelism", "chunk_dispatch_forward"}},
     // What blocks next to nothing is not worth a trial.
     {{{"blocking_ep", 0.20}, {"blocking_dp_cp", 0.004}}, {"chunk_dispatch_forward"}},
     {{{"compute", 1.0}}, {}},
     // Nothing known: all of them, as the table has them.
-    {{},
-     {"chunk_dispatch_forward", "overlap_grad_reduce", "larger_first_stage",
-      "less_context_parallelism"}},
+    {{}, {"chunk_dispatch_forward", "overlap_grad_reduce", "less_context_parallelism"}},
 };
 
 BOOST_DATA_TEST_CASE(the_group_that_blocks_longest_comes_first,
@@ -327,11 +327,11 @@ BOOST_AUTO_TEST_CASE(expert_parallelism_that_spans_nodes_moves_inside_one_first)
 BOOST_AUTO_TEST_CASE(the_last_stage_may_shrink_or_grow) {
   const spec::SweepSpec file = sweep({{"decoder_last_pipeline_num_layers", {"0", "3", "1", "2"}}});
   Knobs knobs = file.base.knobs;
-  check_same(changes(file, knobs, Wall::communication), {});  // no stages
+  check_same(changes(file, knobs, Wall::pipeline), {});  // no stages
   knobs.data_parallel_size = 4;
   knobs.pipeline_model_parallel_size = 2;
   knobs.decoder_last_pipeline_num_layers = 2;
-  check_same(changes(file, knobs, Wall::communication),
+  check_same(changes(file, knobs, Wall::pipeline),
              {"decoder_last_pipeline_num_layers=1", "decoder_last_pipeline_num_layers=0",
               "decoder_last_pipeline_num_layers=3"});
 }
@@ -344,24 +344,23 @@ BOOST_AUTO_TEST_CASE(layers_move_between_stages_fewest_first) {
   file.base.model.num_layers = 8;
   Knobs knobs = file.base.knobs;
   const TrialOutcome bubble = blocked_by({{"bubble", 0.2}});
-  check_same(changes(file, knobs, Wall::communication, bubble), {});  // no stages
+  check_same(changes(file, knobs, Wall::pipeline, bubble), {});  // no stages
   knobs.data_parallel_size = 4;
   knobs.pipeline_model_parallel_size = 2;
   // From 4 and 4. Four stages are virtual ones: more than a layer would move.
   const std::string knob = "pipeline_model_parallel_layout=";
-  check_same(changes(file, knobs, Wall::communication, bubble),
+  check_same(changes(file, knobs, Wall::pipeline, bubble),
              {"decoder_last_pipeline_num_layers=3", knob + "Ettttt|tttL", knob + "Ettt|tttttL",
               knob + "Etttttt|ttL"});
   // A layout excludes the counts of the first and the last stage.
   knobs.pipeline_model_parallel_layout = "Etttttt|ttL";
-  check_same(changes(file, knobs, Wall::communication, bubble),
+  check_same(changes(file, knobs, Wall::pipeline, bubble),
              {knob + "Ettttt|tttL", knob + "none", knob + "Ettt|tttttL"});
   knobs.pipeline_model_parallel_layout = "none";
   knobs.decoder_last_pipeline_num_layers = 3;
-  check_same(changes(file, knobs, Wall::communication, bubble),
-             {"decoder_last_pipeline_num_layers=0"});
+  check_same(changes(file, knobs, Wall::pipeline, bubble), {"decoder_last_pipeline_num_layers=0"});
   // A pipeline that nobody waits for is left alone.
-  check_same(changes(file, knobs, Wall::communication, blocked_by({{"compute", 1.0}})), {});
+  check_same(changes(file, knobs, Wall::pipeline, blocked_by({{"compute", 1.0}})), {});
 }
 
 BOOST_AUTO_TEST_CASE(changes_that_completing_takes_back_are_none) {
@@ -378,10 +377,21 @@ BOOST_AUTO_TEST_CASE(fewer_stages_only_where_there_are_any) {
   const spec::SweepSpec file = sweep({{"pipeline_model_parallel_size", {"1", "2", "4"}}});
   const TrialOutcome bubble = blocked_by({{"bubble", 0.3}});
   Knobs knobs = file.base.knobs;
-  check_same(changes(file, knobs, Wall::communication, bubble), {});
+  check_same(changes(file, knobs, Wall::pipeline, bubble), {});
   knobs.pipeline_model_parallel_size = 4;
-  check_same(changes(file, knobs, Wall::communication, bubble),
+  check_same(changes(file, knobs, Wall::pipeline, bubble),
              {"pipeline_model_parallel_size=2", "pipeline_model_parallel_size=1"});
+}
+
+BOOST_AUTO_TEST_CASE(uneven_experts_even_out_on_fewer_ranks_and_over_more_tokens) {
+  const spec::SweepSpec file = sweep(
+      {{"expert_model_parallel_size", {"1", "2", "4", "8"}}, {"micro_batch_size", {"1", "2"}}});
+  Knobs knobs = file.base.knobs;
+  check_same(changes(file, knobs, Wall::imbalance), {});  // no expert parallelism
+  knobs.expert_model_parallel_size = 4;
+  check_same(
+      changes(file, knobs, Wall::imbalance),
+      {"expert_model_parallel_size=2", "expert_model_parallel_size=1", "micro_batch_size=2"});
 }
 
 BOOST_AUTO_TEST_SUITE_END()

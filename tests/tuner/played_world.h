@@ -23,17 +23,11 @@ inline void tell_played_step(const spec::TrialSpec& truth, const CompiledStep& c
   const CostEstimate step = play_step(truth, compiled, {});
   outcome.status = spec::TrialStatus::ok;
   outcome.step_ns = outcome.step_low_ns = outcome.step_high_ns = step.step_ns;
-  std::map<std::string, double> blocking;
   for (const auto& [name, ns] : step.parts_ns) {
     const double share = static_cast<double>(ns) / static_cast<double>(step.step_ns);
     outcome.shares[name] = share;
-    const auto part = base::part_from_name(name);
-    if (part && !part->group.empty()) blocking[std::string(part->group)] += share;
   }
-  const auto largest =
-      std::ranges::max_element(blocking, {}, [](const auto& group) { return group.second; });
-  if (largest != blocking.end()) outcome.dominant_group = largest->first;
-  outcome.wall = name_of(read_walls(outcome).binding);
+  outcome.wall = read_walls(outcome).binding;
   plan::play(truth.hardware, compiled.ranks(),
              [&](const plan::Position& at, const plan::Instr& instr, const plan::OpCost& cost) {
                if (instr.verb == plan::Verb::host) return plan::host_work_ns(cost);

@@ -11,7 +11,7 @@ namespace moetune::tuner::testing {
 using profiler::ReplayedRun;
 using profiler::StepVerdict;
 using profiler::SubCause;
-using profiler::WallLabel;
+using profiler::Wall;
 
 namespace {
 
@@ -80,7 +80,7 @@ BOOST_AUTO_TEST_CASE(collectives_that_hold_multiprocessors_are_contention) {
     if (!strength) continue;
     const FaultyCase faulty{layout, {{Fault::held_multiprocessors, *strength}}, 3, 0.03};
     const StepVerdict verdict = judge(play_faulty(faulty));
-    BOOST_TEST((verdict.label == WallLabel::communication), text_of(verdict));
+    BOOST_TEST((verdict.label == Wall::communication), text_of(verdict));
     BOOST_TEST((verdict.sub_cause == SubCause::contention), text_of(verdict));
     BOOST_TEST(removal_gain(faulty) <= verdict.ceiling_ratio() + 0.005, text_of(verdict));
     ++num_cases;
@@ -116,8 +116,8 @@ BOOST_AUTO_TEST_CASE(what_records_do_not_explain_is_unknown_and_never_another_wa
       }
     }
     const StepVerdict verdict = judge(step);
-    const WallLabel right = profiler::row_of(row_of(fault).sub_cause).label;
-    BOOST_TEST((verdict.label == WallLabel::unknown || verdict.label == right), text_of(verdict));
+    const Wall right = profiler::row_of(row_of(fault).sub_cause).label;
+    BOOST_TEST((verdict.label == Wall::unknown || verdict.label == right), text_of(verdict));
   }
 }
 
@@ -140,13 +140,13 @@ BOOST_AUTO_TEST_CASE(recomputation_is_memory_only_where_memory_is_short) {
   FaultyStep step = play_faulty({kPipeline, {{Fault::capped_memory, 1}}, 3, 0.03});
   BOOST_TEST((judge(step).sub_cause == SubCause::recompute), text_of(judge(step)));
   step.facts.memory.peak_bytes = 300;
-  BOOST_TEST((judge(step).label == WallLabel::compute), text_of(judge(step)));
+  BOOST_TEST((judge(step).label == Wall::compute), text_of(judge(step)));
 }
 
 BOOST_AUTO_TEST_CASE(nothing_recorded_is_no_verdict) {
   const std::vector<profiler::StepTrace> traces(2);
   const StepVerdict verdict = profiler::judge_step(ReplayedRun(traces, {}), {});
-  BOOST_TEST((verdict.label == WallLabel::unknown));
+  BOOST_TEST((verdict.label == Wall::unknown));
 }
 
 BOOST_AUTO_TEST_CASE(ranks_that_wait_for_each_other_in_broken_records_end) {

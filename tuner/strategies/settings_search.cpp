@@ -15,7 +15,7 @@
 namespace moetune::tuner {
 namespace {
 
-using base::WallLabel;
+using base::Wall;
 
 /// Changes that are tried to make a run fit.
 constexpr int kMostFits = 8;
@@ -269,11 +269,11 @@ TrialOutcome SettingsSearch::profile() {
   const Trial trial = measure(pass_.incumbent->settings, "a look into the best so far", true);
   pass_.phase = Phase::retune;
   const TrialOutcome& seen = trial.outcome;
-  const WallLabel label = seen.wall_label.value_or(WallLabel::unknown);
+  const Wall label = seen.wall.value_or(Wall::unknown);
   Decision& decision =
       decide(Phase::profile, DecisionKind::wall,
              !trial.is_ok() ? fmt::format("The profiled run: {}.", ending_text(seen))
-             : label == WallLabel::unknown
+             : label == Wall::unknown
                  ? fmt::format("At {} per step the wall is not known: no trace shows it{}{}.",
                                base::format_ns(pass_.incumbent->outcome.step_ns),
                                seen.ceilings.empty() ? "" : ": ", percent_list(seen))
@@ -283,8 +283,8 @@ TrialOutcome SettingsSearch::profile() {
                                percent_list(seen)));
   decision.trial_hash = trial.request.hash;
   decision.baseline_hash = pass_.incumbent->request.hash;
-  decision.wall = seen.wall;
-  decision.evidence = {{"label", seen.wall_label ? name_of(label) : ""},
+  decision.wall = seen.wall ? name_of(label) : "";
+  decision.evidence = {{"label", seen.wall ? name_of(label) : ""},
                        {"sub_cause", seen.wall_cause},
                        {"ceilings", seen.ceilings}};
   return seen;
@@ -299,7 +299,7 @@ bool SettingsSearch::goes_back(const Settings& settings) const {
 
 void SettingsSearch::retune() {
   pass_.phase = Phase::retune;
-  std::set<std::pair<std::optional<WallLabel>, std::string>> tried;  // wall and change
+  std::set<std::pair<std::optional<Wall>, std::string>> tried;  // wall and change
   bool has_changed = true;
   while (has_changed) {
     has_changed = false;
@@ -307,7 +307,7 @@ void SettingsSearch::retune() {
     pass_.phase = Phase::retune;
     for (const SettingsMove& move : space_->moves(pass_.incumbent->settings, seen)) {
       const std::string title = space_->change_text(pass_.incumbent->settings, move.settings);
-      if (goes_back(move.settings) || !tried.emplace(seen.wall_label, title).second) continue;
+      if (goes_back(move.settings) || !tried.emplace(seen.wall, title).second) continue;
       if (!is_worth_running(move.settings, title)) continue;
       const Trial trial = measure(move.settings, title);
       if (trial.request.hash == pass_.incumbent->request.hash) continue;

@@ -152,7 +152,7 @@ bool ThreeWalls::measure_reference() {
           sweep_.base.reference_tolerance));
   frozen.trial_hash = trial.request.hash;
   frozen.evidence["reference_loss"] = reference_loss_;
-  if (!trial.outcome.wall.empty() && is_ideal) {
+  if (trial.outcome.wall && is_ideal) {
     const int64_t num_devices = sweep_.base.hardware.num_devices();
     Decision& wall =
         decide(Phase::contract, DecisionKind::wall,
@@ -160,10 +160,10 @@ bool ThreeWalls::measure_reference() {
                            "step takes {} and the wall is {}. Spread perfectly over "
                            "{} devices that would be {}: whatever a step takes beyond "
                            "it is the price of memory, communication and the host.",
-                           base::format_ns(trial.outcome.step_ns), trial.outcome.wall, num_devices,
-                           base::format_ns(trial.outcome.step_ns / num_devices)));
+                           base::format_ns(trial.outcome.step_ns), name_of(*trial.outcome.wall),
+                           num_devices, base::format_ns(trial.outcome.step_ns / num_devices)));
     wall.trial_hash = trial.request.hash;
-    wall.wall = trial.outcome.wall;
+    wall.wall = name_of(*trial.outcome.wall);
     wall.evidence = {{"after", evidence_of(trial.outcome)}, {"shares", trial.outcome.shares}};
   }
 

@@ -38,24 +38,26 @@ void ThreeWalls::note_wall() {
   const std::string memory =
       fmt::format("Memory: {} of {}.", base::format_bytes(outcome.peak_bytes),
                   base::format_bytes(sweep_.base.hardware.memory_bytes));
-  const bool names_group =
-      !outcome.dominant_group.empty() && base::wall_from_name(outcome.wall) == Wall::communication;
-  const std::string group =
-      names_group ? fmt::format(" (group {})", outcome.dominant_group) : std::string();
+  const std::string group = blocking_group(outcome);
+  std::string cause = outcome.wall_cause;
+  if (outcome.wall == Wall::communication && !group.empty()) {
+    cause += fmt::format("{}mostly {}", cause.empty() ? "" : ", ", group);
+  }
+  if (!cause.empty()) cause = fmt::format(" ({})", cause);
   Decision& wall = decide(
       Phase::profile, DecisionKind::wall,
-      outcome.wall.empty()
+      !outcome.wall
           ? fmt::format("A step takes {}. Its trace is empty, so the wall is unknown and every "
                         "remedy is tried in the playbook's order. {}",
                         step, memory)
-          : fmt::format("At {} per step the wall is {}{}: {}. {}", step, outcome.wall, group,
-                        describe_shares(outcome), memory));
+          : fmt::format("At {} per step the wall is {}{}: {}. {}", step, name_of(*outcome.wall),
+                        cause, describe_shares(outcome), memory));
   wall.trial_hash = incumbent_->request.hash;
-  wall.wall = outcome.wall;
+  wall.wall = outcome.wall ? name_of(*outcome.wall) : "";
   wall.evidence["shares"] = outcome.shares;
-  wall.evidence["dominant_group"] = outcome.dominant_group;
+  wall.evidence["blocking_group"] = group;
   const WallReading reading = read_walls(outcome);
-  for (const Wall other : {Wall::memory, Wall::communication, Wall::host}) {
+  for (const Wall other : base::kRecoverableWalls) {
     wall.evidence["gain_ceiling"][name_of(other)] = reading.ceiling(other);
   }
 }
@@ -170,7 +172,7 @@ std::vector<ThreeWalls::Move> ThreeWalls::playbook_moves(std::set<std::string>& 
   std::vector<Move> moves;
   for (const Wall wall : reading.order()) {
     // A wall that costs less than the smallest gain that counts needs no remedy.
-    if (!outcome.wall.empty() && wall != reading.binding && wall != Wall::compute &&
+    if (outcome.wall && wall != reading.binding && wall != Wall::compute &&
         reading.share(wall) < sweep_.min_gain_ratio) {
       continue;
     }

@@ -96,7 +96,7 @@ void ThreeWalls::tell_long_run(const LongRun& run, DecisionKind kind, const std:
                                outcome.reason));
   decision.trial_hash = run.trial.request.hash;
   decision.baseline_hash = run.candidate.request.hash;
-  decision.wall = outcome.wall;
+  decision.wall = outcome.wall ? name_of(*outcome.wall) : "";
   decision.gain_ratio = change;
   decision.evidence = {{"before", evidence_of(run.candidate.outcome)},
                        {"after", evidence_of(outcome)},

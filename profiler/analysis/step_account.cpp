@@ -1,21 +1,36 @@
-// Adds up what each wall costs the ranks, decides which one limits the trial, and says why.
-#include "profiler/analysis/wall.h"
+// Adds up the parts of a step over its ranks, and says which communication blocks longest.
+#include "profiler/analysis/step_account.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <map>
 
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "profiler/analysis/budget_terms.h"
-#include "profiler/analysis/wall_text.h"
 
 namespace moetune::profiler {
 namespace {
 
+using base::format_ns;
+using base::format_ratio;
 using base::StepPart;
 
 constexpr const char* kBubbleGroup = "pp";
+
+/// What is said about the group that blocks longest.
+struct DominantGroup {
+  std::string group;
+  std::string op;           ///< name of the record that blocked longest
+  int64_t transfer_ns = 0;  ///< means over ranks
+  int64_t wait_ns = 0;
+  int64_t volume_ns = 0;
+  int64_t exposed_ns = 0;
+  bool is_bubble = false;  ///< waiting is pipeline bubble
+};
 
 double ratio_of(int64_t part_ns, int64_t whole_ns) {
   return whole_ns == 0 ? 0.0 : static_cast<double>(part_ns) / static_cast<double>(whole_ns);
@@ -30,15 +45,6 @@ int64_t part_ns(const StepBudget& budget, const base::StepPartRow& row) {
   if (row.subtracted[0] != '\0') ns -= budget_term(budget, row.subtracted);
   // It is 0, but counted, so that the parts always make the whole.
   return row.id == StepPart::stalled ? ns + budget.residual_ns : ns;
-}
-
-int64_t recoverable_ns(const StepBudget& budget, Wall wall) {
-  if (wall == Wall::compute) return 0;
-  int64_t ns = 0;
-  for (const base::StepPartRow& row : base::step_parts()) {
-    if (row.wall == wall) ns += part_ns(budget, row);
-  }
-  return ns;
 }
 
 const StepBudget& slowest_of(const std::vector<StepBudget>& budgets) {
@@ -75,25 +81,6 @@ std::vector<StepShare> shares_of(const std::vector<StepBudget>& budgets) {
     shares.push_back({name, mean_of(sum_ns, budgets.size()), ratio_of(sum_ns, steps_ns)});
   }
   return shares;
-}
-
-WallBound bound_of(Wall wall, const std::vector<StepBudget>& budgets, const StepBudget& slowest) {
-  int64_t sum_ns = 0;
-  int64_t steps_ns = 0;
-  for (const StepBudget& budget : budgets) {
-    sum_ns += recoverable_ns(budget, wall);
-    steps_ns += budget.step_ns;
-  }
-  WallBound bound;
-  bound.wall = wall;
-  bound.mean_ns = mean_of(sum_ns, budgets.size());
-  bound.slowest_ns = recoverable_ns(slowest, wall);
-  bound.mean_ratio = ratio_of(sum_ns, steps_ns);
-  bound.slowest_ratio = ratio_of(bound.slowest_ns, slowest.step_ns);
-  // A step that is nothing but recoverable would gain without limit; 1 ns keeps the number finite.
-  const int64_t rest_ns = std::max<int64_t>(steps_ns - sum_ns, 1);
-  bound.gain_ceiling_ratio = ratio_of(sum_ns, rest_ns);
-  return bound;
 }
 
 /// The group that blocks longest; waiting in any pipeline group counts as one bubble, under the
@@ -135,39 +122,59 @@ DominantGroup dominant_group(const std::vector<StepBudget>& budgets) {
   return dominant;
 }
 
-Wall decide(const WallEvidence& verdict, const MemoryFacts& memory, const WallOptions& options) {
-  if (memory.is_oom) return Wall::memory;
-  std::array<double, kNumWalls> shares{};
-  for (const Wall wall : base::kRecoverableWalls) {
-    shares[static_cast<size_t>(wall)] = verdict.bounds[static_cast<size_t>(wall)].mean_ratio;
-  }
-  return base::binding_wall(shares, options.threshold_ratio);
+std::string over_ranks(int64_t num_ranks) {
+  return num_ranks == 1 ? std::string("on its one rank")
+                        : fmt::format("on average over {} ranks", num_ranks);
 }
 
-void add_memory_evidence(const MemoryFacts& memory, WallEvidence& verdict) {
-  if (memory.is_oom) {
-    verdict.evidence.push_back({"is_oom", 1, "count", "The trial ran out of memory."});
-  }
-  if (memory.capacity_bytes <= 0) return;
-  const double used = ratio_of(memory.peak_bytes, memory.capacity_bytes);
-  verdict.evidence.push_back(
-      {"memory_used_ratio", used, "ratio",
-       fmt::format("The fullest rank {} {} of {} ({}).", memory.is_oom ? "had reached" : "peaks at",
-                   base::format_bytes(memory.peak_bytes), base::format_bytes(memory.capacity_bytes),
-                   base::format_ratio(used))});
+std::string mostly(const DominantGroup& dominant) {
+  return dominant.op.empty() ? std::string() : fmt::format(" (mostly {})", dominant.op);
 }
 
-void add_step_evidence(const std::vector<StepBudget>& budgets, const DominantGroup& dominant,
-                       WallEvidence& verdict) {
-  for (const Wall wall : base::kRecoverableWalls) {
-    const WallBound& bound = verdict.bounds[static_cast<size_t>(wall)];
-    verdict.evidence.push_back({fmt::format("recoverable_{}_ratio", name_of(wall)),
-                                bound.mean_ratio, "ratio",
-                                bound_text(bound, verdict.num_ranks, verdict.slowest_rank)});
+std::string communication_subject(const DominantGroup& dominant) {
+  if (dominant.is_bubble && dominant.wait_ns > dominant.transfer_ns) {
+    return "Pipeline bubbles, in which a stage waits for another one, take";
   }
+  const base::GroupRow* row = base::find_group(dominant.group);
+  if (row != nullptr && row->text[0] != '\0') {
+    std::string text = row->text;
+    text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+    return fmt::format("{}{} takes", text, mostly(dominant));
+  }
+  const std::string adjective =
+      row == nullptr ? fmt::format("'{}'", dominant.group) : std::string(row->adjective);
+  if (dominant.wait_ns > dominant.transfer_ns) {
+    return fmt::format("Waiting for late ranks in {} communication{} takes", adjective,
+                       mostly(dominant));
+  }
+  return fmt::format("Blocking {} communication{} takes", adjective, mostly(dominant));
+}
+
+/// The three numbers of communication.
+std::string dominant_text(const DominantGroup& dominant, int64_t step_ns) {
+  const auto of_step = [step_ns](int64_t ns) {
+    return format_ratio(step_ns == 0 ? 0.0
+                                     : static_cast<double>(ns) / static_cast<double>(step_ns));
+  };
+  return fmt::format(
+      "Group '{}' per rank and step: volume {} of device work, exposed {} ({} of the step), "
+      "blocking {} ({}), of which {} {}.",
+      dominant.group, format_ns(dominant.volume_ns), format_ns(dominant.exposed_ns),
+      of_step(dominant.exposed_ns), format_ns(dominant.transfer_ns + dominant.wait_ns),
+      of_step(dominant.transfer_ns + dominant.wait_ns), format_ns(dominant.wait_ns),
+      dominant.is_bubble ? "is pipeline bubble" : "is waiting for a late participant");
+}
+
+void add_evidence(const std::vector<StepBudget>& budgets, const DominantGroup& dominant,
+                  StepAccount& account) {
   if (!dominant.group.empty()) {
-    verdict.evidence.push_back({"dominant_group_blocking_ratio", verdict.dominant_ratio, "ratio",
-                                dominant_text(dominant, verdict.step_ns)});
+    account.evidence.push_back(
+        {"dominant_group_blocking_ratio", account.dominant_ratio, "ratio",
+         fmt::format("{} {} of the step {}.", communication_subject(dominant),
+                     format_ratio(account.dominant_ratio), over_ranks(account.num_ranks))});
+    account.evidence.push_back({"dominant_group_exposed_ns",
+                                static_cast<double>(dominant.exposed_ns), "ns",
+                                dominant_text(dominant, account.step_ns)});
   }
   int64_t launches = 0, sync_idle_ns = 0, gaps = 0, unresolved = 0;
   for (const StepBudget& budget : budgets) {
@@ -178,15 +185,15 @@ void add_step_evidence(const std::vector<StepBudget>& budgets, const DominantGro
   }
   const int64_t mean_launches = mean_of(launches, budgets.size());
   const int64_t mean_sync_ns = mean_of(sync_idle_ns, budgets.size());
-  verdict.evidence.push_back(
+  account.evidence.push_back(
       {"launches_per_step", static_cast<double>(mean_launches), "count",
        fmt::format("The host launches {} operations per rank and step.", mean_launches)});
-  verdict.evidence.push_back(
+  account.evidence.push_back(
       {"host_sync_in_idle_ns", static_cast<double>(mean_sync_ns), "ns",
        fmt::format(
            "The host stands in synchronisations for {} of the step while the device is idle.",
            base::format_ns(mean_sync_ns))});
-  verdict.evidence.push_back(
+  account.evidence.push_back(
       {"unresolved_gaps_ratio", ratio_of(unresolved, gaps), "ratio",
        unresolved == 0
            ? fmt::format("All {} gaps between compute kernels are explained.", gaps)
@@ -197,35 +204,25 @@ void add_step_evidence(const std::vector<StepBudget>& budgets, const DominantGro
 
 }  // namespace
 
-double WallEvidence::ratio_of(base::StepPart part) const {
+double StepAccount::ratio_of(base::StepPart part) const {
   const auto share = std::ranges::find(shares, base::name_of(part), &StepShare::name);
   return share == shares.end() ? 0.0 : share->ratio;
 }
 
-WallEvidence classify_wall(const std::vector<StepBudget>& budgets, const MemoryFacts& memory,
-                           const WallOptions& options) {
-  MOETUNE_CHECK(memory.is_oom || !budgets.empty(), "a trial without a traced step has no wall");
-  WallEvidence verdict;
-  for (size_t i = 0; i < verdict.bounds.size(); ++i) verdict.bounds[i].wall = static_cast<Wall>(i);
-  DominantGroup dominant;
-  if (!budgets.empty()) {
-    const StepBudget& slowest = slowest_of(budgets);
-    int64_t steps_ns = 0;
-    for (const StepBudget& budget : budgets) steps_ns += budget.step_ns;
-    verdict.num_ranks = static_cast<int64_t>(budgets.size());
-    verdict.slowest_rank = slowest.rank;
-    verdict.step_ns = mean_of(steps_ns, budgets.size());
-    for (WallBound& bound : verdict.bounds) bound = bound_of(bound.wall, budgets, slowest);
-    verdict.shares = shares_of(budgets);
-    dominant = dominant_group(budgets);
-    verdict.dominant_group = dominant.group;
-    verdict.dominant_ratio = ratio_of(dominant.transfer_ns + dominant.wait_ns, verdict.step_ns);
-  }
-  verdict.wall = decide(verdict, memory, options);
-  verdict.summary = wall_summary(verdict, dominant, memory, options);
-  add_memory_evidence(memory, verdict);
-  if (!budgets.empty()) add_step_evidence(budgets, dominant, verdict);
-  return verdict;
+StepAccount account_of(const std::vector<StepBudget>& budgets) {
+  MOETUNE_CHECK(!budgets.empty(), "a step without ranks has no account");
+  int64_t steps_ns = 0;
+  for (const StepBudget& budget : budgets) steps_ns += budget.step_ns;
+  StepAccount account;
+  account.num_ranks = static_cast<int64_t>(budgets.size());
+  account.slowest_rank = slowest_of(budgets).rank;
+  account.step_ns = mean_of(steps_ns, budgets.size());
+  account.shares = shares_of(budgets);
+  const DominantGroup dominant = dominant_group(budgets);
+  account.dominant_group = dominant.group;
+  account.dominant_ratio = ratio_of(dominant.transfer_ns + dominant.wait_ns, account.step_ns);
+  add_evidence(budgets, dominant, account);
+  return account;
 }
 
 }  // namespace moetune::profiler

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "profiler/analysis/imported_steps.h"
+#include "profiler/analysis/parts_verdict.h"
 #include "profiler/analysis/trace_causes.h"
 
 namespace moetune::profiler {
@@ -13,6 +14,9 @@ namespace {
 
 /// A record takes some 300 bytes while its step is replayed.
 constexpr size_t kMostOpsAStep = 2'000'000;
+/// Of traces without steps: what a replay takes has to stay below the aim of 64 bytes a record of
+/// the trace + 100 MB. As many parts as steps are replayed.
+constexpr PartSizes kPartSizes = {100'000, 32'000};
 
 /// What fits into 64 bits with room to spare.
 constexpr double kMostWorkNs = 1e18;
@@ -55,9 +59,10 @@ std::vector<size_t> chosen_steps(const ImportedSteps& steps) {
 std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> traces,
                                               const CollectiveMatching& matching,
                                               const MemoryFacts& memory) {
-  const ImportedSteps steps(traces, matching);
+  const ImportedSteps steps(traces, matching, RecordNames::numbers, kPartSizes);
   if (steps.num_steps() == 0) return std::nullopt;
   ImportedReplay replay;
+  replay.are_parts = steps.are_parts();
   StepFacts facts;
   facts.stall_ns = kStallNs;
   facts.memory = memory;
@@ -74,7 +79,8 @@ std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> tra
     replay.error_ratio = std::max(replay.error_ratio, error);
   }
   if (verdicts.empty()) return std::nullopt;
-  static_cast<StepsVerdict&>(replay) = verdict_of_steps(std::move(verdicts));
+  static_cast<StepsVerdict&>(replay) =
+      replay.are_parts ? verdict_of_parts(verdicts) : verdict_of_steps(std::move(verdicts));
   return replay;
 }
 

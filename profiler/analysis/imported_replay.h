@@ -15,14 +15,15 @@
 namespace moetune::profiler {
 
 struct ImportedReplay : StepsVerdict {
+  bool are_parts = false;  ///< of a trace without steps (trace_parts.h), instead of steps
   /// Largest relative difference between a recorded step and its replay with nothing dropped.
   double error_ratio = 0;
 };
 
-/// Replays some of the run's steps, evenly spaced; fewer if they are large. Empty if there is no
-/// device work, or too much of it in one step. `verdict.rank` is an index into `traces`, as in its
-/// text().
-/// Recomputation is memory's doing only where `memory` shows that it was short.
+/// Replays some of the run's steps, evenly spaced; fewer if they are large. Of large traces without
+/// steps these are parts (trace_parts.h). Empty if there is no device work, or too much of it in
+/// one step. `verdict.rank` is an index into `traces`, as in its text(). Recomputation is memory's
+/// doing only where `memory` shows that it was short.
 std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> traces,
                                               const CollectiveMatching& matching,
                                               const MemoryFacts& memory = {});

@@ -80,7 +80,8 @@ TraceExtent extent_of(const ImportedTrace& trace) {
 }
 
 ImportedSteps::ImportedSteps(std::span<const ImportedTrace> traces,
-                             const CollectiveMatching& matching, RecordNames names)
+                             const CollectiveMatching& matching, RecordNames names,
+                             const PartSizes& sizes)
     : traces_(traces),
       names_(names),
       matched_ops_(traces.size()),
@@ -92,7 +93,7 @@ ImportedSteps::ImportedSteps(std::span<const ImportedTrace> traces,
     add_rank(trace);
     ranks_.back().is_message = std::move(is_message[trace]);
   }
-  find_slices(matching);
+  find_slices(matching, sizes);
   find_matched_ops(matching);
   find_matched_messages(matching);
   for (Rank& rank : ranks_) {
@@ -121,7 +122,9 @@ void ImportedSteps::add_rank(uint32_t index) {
     }
     rank.is_launching[call->thread] = true;
   }
-  std::ranges::sort(rank.launches, {}, &Launch::start_ns);
+  if (!std::ranges::is_sorted(rank.launches, {}, &Launch::start_ns)) {
+    std::ranges::sort(rank.launches, {}, &Launch::start_ns);
+  }
   for (uint32_t row = 0; row < trace.calls.size(); ++row) {
     const HostCall& call = trace.calls[row];
     if (is_stop(call) && holds_up(rank, call)) rank.stops.push_back(row);
@@ -140,25 +143,36 @@ bool ImportedSteps::holds_up(const Rank& rank, const HostCall& call) const {
          first->thread == call.thread;
 }
 
-void ImportedSteps::find_slices(const CollectiveMatching& matching) {
-  const auto marked = steps_of_ranks(traces_, matching);
+void ImportedSteps::find_slices(const CollectiveMatching& matching, const PartSizes& sizes) {
+  if (ranks_.empty()) return;
   std::vector<TraceWindows> windows;
-  std::vector<std::map<int64_t, StepSlice>> steps;  // by rank and number
-  for (const Rank& rank : ranks_) {
-    windows.emplace_back(traces_[rank.trace], DeviceOps::all);
-    steps.push_back(steps_of(traces_[rank.trace], marked[rank.trace], windows.back()));
+  for (const Rank& rank : ranks_) windows.emplace_back(traces_[rank.trace], DeviceOps::all);
+  if (take_slices(steps_of_ranks(traces_, matching), windows)) return;
+  are_parts_ = take_slices(parts_of_ranks(traces_, matching, sizes), windows);
+  if (are_parts_) return;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    ranks_[i].slices.push_back(whole_trace_of(ranks_[i], windows[i]));
   }
-  if (steps.empty()) return;
+}
+
+bool ImportedSteps::take_slices(const std::vector<std::vector<ImportedStep>>& marked,
+                                const std::vector<TraceWindows>& windows) {
+  std::vector<std::map<int64_t, StepSlice>> steps;  // by rank and number
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    const uint32_t trace = ranks_[i].trace;
+    steps.push_back(steps_of(traces_[trace], marked[trace], windows[i]));
+  }
   std::vector<int64_t> common;  // numbers of the steps that all ranks have
   for (const auto& step : steps[0]) {
     const auto has_step = [&](const auto& of_rank) { return of_rank.contains(step.first); };
     if (std::ranges::all_of(steps, has_step)) common.push_back(step.first);
   }
   for (size_t i = 0; i < ranks_.size(); ++i) {
-    std::vector<StepSlice>& slices = ranks_[i].slices;
-    for (const int64_t number : common) slices.push_back(std::move(steps[i].at(number)));
-    if (common.empty()) slices.push_back(whole_trace_of(ranks_[i], windows[i]));
+    for (const int64_t number : common) {
+      ranks_[i].slices.push_back(std::move(steps[i].at(number)));
+    }
   }
+  return !common.empty();
 }
 
 /// Steps of one rank that launch work, by their number.

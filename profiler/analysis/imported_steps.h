@@ -3,6 +3,7 @@
 // device a synchronisation, allocating and loading data work of the host.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/overlap.h"
 #include "profiler/analysis/trace_causes.h"
+#include "profiler/analysis/trace_parts.h"
 #include "profiler/analysis/trace_windows.h"
 #include "profiler/imported_trace.h"
 #include "profiler/record.h"
@@ -49,8 +51,9 @@ constexpr int64_t kRoundingNs = 3;
 ///    if that is later. It ends with its last device work, or with the host's step, if that is
 ///    later.
 ///  - Only steps that all traces mark are used. If no trace marks any, the periods of their
-///    kernels are (recurring_steps.h). Without those all launched work is one step. Of overlapping
-///    steps the first is kept.
+///    kernels are (recurring_steps.h). Without those all launched work is one step, or where a
+///    replay could not hold it, parts of it are (trace_parts.h). Of overlapping steps the first is
+///    kept.
 ///  - Waits of a stream are those that the file states. If it has only the calls, waits follow from
 ///    them: an event is recorded on the stream of its thread's previous launch, and the stream of
 ///    the thread's next launch waits for it; of several events for the one recorded last on another
@@ -76,11 +79,13 @@ constexpr int64_t kRoundingNs = 3;
 ///    weights' gradients that are left until then.
 class ImportedSteps {
  public:
-  /// Refers to the traces.
+  /// Refers to the traces. `sizes`: of traces without steps; these are whole where it says nothing.
   ImportedSteps(std::span<const ImportedTrace> traces, const CollectiveMatching& matching,
-                RecordNames names = RecordNames::numbers);
+                RecordNames names = RecordNames::numbers, const PartSizes& sizes = {});
 
   [[nodiscard]] size_t num_steps() const;
+  /// Whether they are parts of traces without steps.
+  [[nodiscard]] bool are_parts() const { return are_parts_; }
   /// Device work of a step in all traces.
   [[nodiscard]] size_t num_ops(size_t step) const;
   /// One for each trace with device work, on one clock.
@@ -142,7 +147,10 @@ class ImportedSteps {
   void infer_stream_waits(Rank& rank,
                           const std::unordered_map<uint32_t, uint32_t>& waiting_streams) const;
   void infer_message_waits(Rank& rank) const;
-  void find_slices(const CollectiveMatching& matching);
+  void find_slices(const CollectiveMatching& matching, const PartSizes& sizes);
+  /// False where `marked` has no step that all ranks have.
+  bool take_slices(const std::vector<std::vector<ImportedStep>>& marked,
+                   const std::vector<TraceWindows>& windows);
   [[nodiscard]] static std::map<int64_t, StepSlice> steps_of(
       const ImportedTrace& trace, const std::vector<ImportedStep>& marked,
       const TraceWindows& windows);
@@ -159,6 +167,7 @@ class ImportedSteps {
 
   std::span<const ImportedTrace> traces_;
   RecordNames names_;
+  bool are_parts_ = false;
   std::vector<Rank> ranks_;                                 ///< those with device work
   std::vector<std::map<uint32_t, MatchedOp>> matched_ops_;  ///< by trace and row of its ops
   GroupInstances communicators_;

@@ -83,6 +83,7 @@ class Judge {
           wall.shares[label] += ranks_[i].shares[label] / num_judged_;
         }
       }
+      sum_up_host();
     } else {
       wall.shares[place_of(Wall::unknown)] = 1;
     }
@@ -112,6 +113,15 @@ class Judge {
   void find_waits() {
     matching_ = match_across_ranks(traces_);
     waits_ = waits_of(traces_, matching_);
+  }
+
+  /// What is wanted of the segments last. They take half of the memory of the traces, which a
+  /// replay needs.
+  void sum_up_host() {
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      host_ += explain_host(traces_[i], ranks_[i].segments);
+      ranks_[i].segments = std::vector<CauseSegment>();
+    }
   }
 
   /// Sets the shares of one rank's window.
@@ -442,7 +452,10 @@ class Judge {
     }
     if (wall.label == replay_->verdict.label) wall.evidence.push_back(replay_->agreement());
     const auto has_steps = [](const auto& trace) { return !trace.steps.empty(); };
-    if (wall.num_steps > 1 && std::ranges::none_of(traces_, has_steps)) {
+    if (replay_->are_parts) {
+      add_evidence(wall, "replayed_parts", wall.num_steps, "count",
+                   "no steps are known: those that were replayed are parts of the traces");
+    } else if (wall.num_steps > 1 && std::ranges::none_of(traces_, has_steps)) {
       add_evidence(wall, "recurring_steps", wall.num_steps, "count",
                    "no steps are marked: those that were replayed are the periods in which the "
                    "same kernels recur");
@@ -457,24 +470,20 @@ class Judge {
   }
 
   void add_host(ImportedWall& wall) {
-    HostTime host;
-    for (size_t i = 0; i < ranks_.size(); ++i) {
-      host += explain_host(traces_[i], ranks_[i].segments);
-    }
     add_host_copies(wall);
-    if (!replay_) split_accounts(wall, host);
-    if (host.total_ns() == 0) return;
-    const auto parts = parts_of(host);
+    if (!replay_) split_accounts(wall);
+    if (host_.total_ns() == 0) return;
+    const auto parts = parts_of(host_);
     const HostPart& largest = *std::ranges::max_element(parts, {}, &HostPart::ns);
     if (wall.label == Wall::host && !replay_) {
       // Input that is copied while nothing else runs is the loader's, too.
       const bool is_loader =
-          input_ns_ > host.total_ns() || std::string_view(largest.name) == "stall";
+          input_ns_ > host_.total_ns() || std::string_view(largest.name) == "stall";
       wall.sub_cause = is_loader ? row_of(SubCause::loader).name : largest.name;
       wall.summary += fmt::format(" ({})", wall.sub_cause);
     }
     for (const HostPart& part : parts) {
-      const double ratio = part.ns / host.total_ns();
+      const double ratio = part.ns / host_.total_ns();
       if (ratio < 0.01) continue;
       add_evidence(wall, fmt::format("host_{}_ratio", part.name), ratio, "ratio",
                    fmt::format("of the time in which the host was late, {} {}",
@@ -483,8 +492,8 @@ class Judge {
   }
 
   /// What the accounts alone tell of causes.
-  void split_accounts(ImportedWall& wall, const HostTime& host) const {
-    split_host_share(host, input_ns_, wall.shares[place_of(Wall::host)], wall.sub_ceilings);
+  void split_accounts(ImportedWall& wall) const {
+    split_host_share(host_, input_ns_, wall.shares[place_of(Wall::host)], wall.sub_ceilings);
     // Memory has copies and, where it is short, what is computed a second time.
     const double again =
         is_memory_short(memory_) && num_judged_ > 0 ? recomputed_ratio_ / num_judged_ : 0;
@@ -644,6 +653,7 @@ class Judge {
   CollectiveMatching matching_;
   MissingRanks missing_;
   std::optional<ImportedReplay> replay_;  ///< set where the verdict comes from it
+  HostTime host_;                         ///< while it was late, of all ranks
   double comm_exposed_ns_ = 0;
   double blocking_ns_ = 0;
   double waited_ns_ = 0;

@@ -173,14 +173,8 @@ class StepJudge {
   }
 
   void choose() {
-    const auto& ceilings = verdict_.ceilings;
-    LargestTwo two;
-    for (size_t i = 0; i < place_of(Wall::compute); ++i) two.add(i, ceilings[i]);
-    const double most = two.largest;
-    const double unknown = ceilings[place_of(Wall::unknown)];
-    const bool is_hidden = most < kLeastBindingRatio && unknown >= kLeastBindingRatio;
-    if (!is_sure(most, two.second, unknown) || is_hidden) return;
-    verdict_.label = most >= kLeastBindingRatio ? static_cast<Wall>(two.place) : Wall::compute;
+    verdict_.label = label_of(verdict_.ceilings);
+    if (verdict_.label == Wall::unknown) return;
     if (verdict_.label == Wall::compute) look_for_pair();
     verdict_.sub_cause =
         verdict_.label == Wall::compute ? bound_of_compute() : largest_of(verdict_.label);
@@ -189,7 +183,7 @@ class StepJudge {
     }
     if (verdict_.label == Wall::communication) {
       const double one_link = verdict_.sub_ceilings[place_of(SubCause::one_link)];
-      if (2 * one_link > most) verdict_.sub_cause = SubCause::one_link;
+      if (2 * one_link > verdict_.ceiling_ratio()) verdict_.sub_cause = SubCause::one_link;
     }
     // Kernels are too small because memory leaves no room for a larger micro-batch.
     if (verdict_.sub_cause == SubCause::occupancy && causes_.is_memory_short() &&

@@ -151,7 +151,8 @@ WindowBudget measure_classes(const ImportedTrace& trace, const TraceWindow& wind
   return budget;
 }
 
-/// First row of `ops` that starts at `moment_ns` or later.
+}  // namespace
+
 size_t first_from(const ImportedTrace& trace, int64_t moment_ns) {
   size_t low = 0;
   size_t high = trace.ops.size();
@@ -165,8 +166,6 @@ size_t first_from(const ImportedTrace& trace, int64_t moment_ns) {
   }
   return low;
 }
-
-}  // namespace
 
 std::span<const BudgetKey> budget_keys() { return kBudgetKeys; }
 

@@ -10,6 +10,7 @@
 //    step costs. Windows of neighbours may overlap.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -63,6 +64,9 @@ struct IdleSplit {
   int64_t unknown_ns = 0;        ///< the launch is not in the trace, or no op follows
   int64_t num_gaps = 0;
 };
+
+/// First row of the trace's operations that starts at `moment_ns` or later.
+size_t first_from(const ImportedTrace& trace, int64_t moment_ns);
 
 enum class WindowKind : uint8_t { whole, launched, step_by_host, step_by_launch };
 

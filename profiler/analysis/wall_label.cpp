@@ -1,6 +1,8 @@
 #include "profiler/analysis/wall_label.h"
 
+#include <algorithm>
 #include <iterator>
+#include <utility>
 
 namespace moetune::profiler {
 namespace {

@@ -24,6 +24,10 @@ inline bool is_sure(double largest, double second, double unknown) {
   return unknown <= kMaxUnknownRatio || largest > second + unknown;
 }
 
+/// The label whose causes, dropped together, shorten a step most: by base::kLeastBindingRatio at
+/// least, else compute; unknown where what is unexplained could change that.
+Wall label_of(const std::array<double, kNumWalls>& ceilings);
+
 /// A number for each label, by its name.
 std::map<std::string, double, std::less<>> by_name(const std::array<double, kNumWalls>& ratios);
 

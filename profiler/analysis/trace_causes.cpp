@@ -322,6 +322,8 @@ void split_host_share(const HostTime& host, double input_ns, double share,
 }
 
 HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments) {
+  const auto is_late = [](const CauseSegment& segment) { return segment.cause == IdleCause::host; };
+  if (std::ranges::none_of(segments, is_late)) return {};
   // Calls of each thread by start; those of a thread do not overlap.
   std::vector<std::vector<uint32_t>> by_thread(trace.threads.size());
   for (size_t row = 0; row < trace.calls.size(); ++row) {
@@ -331,7 +333,7 @@ HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment
   const IntervalSet program = program_of(trace);
   HostTime host;
   for (const CauseSegment& segment : segments) {
-    if (segment.cause != IdleCause::host) continue;
+    if (!is_late(segment)) continue;
     const Interval time = {segment.start_ns, segment.end_ns};
     const HostCall& launch = *trace.launch_of(trace.ops[segment.op]);
     const std::vector<uint32_t>& calls = by_thread[launch.thread];

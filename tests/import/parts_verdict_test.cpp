@@ -11,9 +11,8 @@ BOOST_AUTO_TEST_SUITE(parts_verdict)
 
 namespace {
 
-using Label = decltype(StepVerdict::label);
 
-StepVerdict part(int64_t ms, Label label, SubCause cause, double ratio) {
+StepVerdict part(int64_t ms, Wall label, SubCause cause, double ratio) {
   StepVerdict verdict;
   verdict.step_ns = ms * 1'000'000;
   verdict.label = label;
@@ -23,7 +22,7 @@ StepVerdict part(int64_t ms, Label label, SubCause cause, double ratio) {
   return verdict;
 }
 
-StepVerdict computing(int64_t ms) { return part(ms, Label::compute, SubCause::flops, 0.9); }
+StepVerdict computing(int64_t ms) { return part(ms, Wall::compute, SubCause::flops, 0.9); }
 
 bool is_about(double value, double expected) { return std::abs(value - expected) < 1e-9; }
 
@@ -32,10 +31,10 @@ bool is_about(double value, double expected) { return std::abs(value - expected)
 BOOST_AUTO_TEST_CASE(a_few_long_parts_outweigh_many_short_ones) {
   // By their number most are of compute. By time the host takes half of what it takes in its part.
   std::vector<StepVerdict> parts(5, computing(100));
-  parts.push_back(part(500, Label::host, SubCause::loader, 0.6));
+  parts.push_back(part(500, Wall::host, SubCause::loader, 0.6));
   parts.back().rank = 3;
   StepVerdict verdict = verdict_of_parts(parts).verdict;
-  BOOST_TEST((verdict.label == Label::host));
+  BOOST_TEST((verdict.label == Wall::host));
   BOOST_TEST((verdict.sub_cause == SubCause::loader));
   BOOST_TEST(verdict.rank.value_or(-1) == 3);
   BOOST_TEST(verdict.step_ns == 1'000'000'000);
@@ -46,49 +45,49 @@ BOOST_AUTO_TEST_CASE(a_few_long_parts_outweigh_many_short_ones) {
   // Too little of the whole, however much of its part.
   parts.back().step_ns = 50'000'000;
   verdict = verdict_of_parts(parts).verdict;
-  BOOST_TEST((verdict.label == Label::compute));
+  BOOST_TEST((verdict.label == Wall::compute));
   BOOST_TEST(!verdict.rank.has_value());
 }
 
 BOOST_AUTO_TEST_CASE(a_cause_may_be_second_in_every_part) {
-  StepVerdict one = part(100, Label::communication, SubCause::transfer, 0.3);
-  StepVerdict other = part(100, Label::imbalance, SubCause::rank, 0.3);
+  StepVerdict one = part(100, Wall::communication, SubCause::transfer, 0.3);
+  StepVerdict other = part(100, Wall::imbalance, SubCause::rank, 0.3);
   for (StepVerdict* verdict : {&one, &other}) {
-    verdict->ceilings[static_cast<size_t>(Label::host)] = 0.25;
+    verdict->ceilings[static_cast<size_t>(Wall::host)] = 0.25;
     verdict->sub_ceilings[static_cast<size_t>(SubCause::sync)] = 0.2;
     verdict->sub_ceilings[static_cast<size_t>(SubCause::launch)] = 0.05;
   }
   const StepVerdict verdict = verdict_of_parts(std::vector<StepVerdict>{one, other}).verdict;
-  BOOST_TEST((verdict.label == Label::host));
+  BOOST_TEST((verdict.label == Wall::host));
   BOOST_TEST((verdict.sub_cause == SubCause::sync));
   BOOST_TEST(is_about(verdict.ceiling_ratio(), 0.25));
 }
 
 BOOST_AUTO_TEST_CASE(the_largest_loss_tells_the_cause) {
   // Of the same label the part that loses most, which need not be the longest.
-  const std::vector<StepVerdict> parts = {part(300, Label::host, SubCause::sync, 0.1),
-                                          part(100, Label::host, SubCause::launch, 0.5),
+  const std::vector<StepVerdict> parts = {part(300, Wall::host, SubCause::sync, 0.1),
+                                          part(100, Wall::host, SubCause::launch, 0.5),
                                           computing(100)};
   BOOST_TEST((verdict_of_parts(parts).verdict.sub_cause == SubCause::launch));
 }
 
 BOOST_AUTO_TEST_CASE(what_nothing_explains_counts_over_all_parts) {
-  const StepVerdict lost = part(100, Label::unknown, SubCause::unexplained, 0.9);
-  const StepVerdict known = part(100, Label::host, SubCause::launch, 0.4);
+  const StepVerdict lost = part(100, Wall::unknown, SubCause::unexplained, 0.9);
+  const StepVerdict known = part(100, Wall::host, SubCause::launch, 0.4);
   // 0.2 could be more than 0.2 with 0.45 that nothing explains.
   const StepVerdict verdict = verdict_of_parts(std::vector<StepVerdict>{lost, known}).verdict;
-  BOOST_TEST((verdict.label == Label::unknown));
+  BOOST_TEST((verdict.label == Wall::unknown));
   BOOST_TEST(is_about(verdict.unknown_ratio(), 0.45));
   BOOST_TEST(verdict.summary ==
              "unknown: nothing in the records explains the waits in 45.0 % of the replayed time");
   std::vector<StepVerdict> mostly(9, known);
   mostly.push_back(lost);
-  BOOST_TEST((verdict_of_parts(mostly).verdict.label == Label::host));
+  BOOST_TEST((verdict_of_parts(mostly).verdict.label == Wall::host));
 }
 
 BOOST_AUTO_TEST_CASE(parts_without_length_count_alike) {
-  const std::vector<StepVerdict> parts = {part(0, Label::unknown, SubCause::unexplained, 1),
-                                          part(0, Label::unknown, SubCause::unexplained, 0.5)};
+  const std::vector<StepVerdict> parts = {part(0, Wall::unknown, SubCause::unexplained, 1),
+                                          part(0, Wall::unknown, SubCause::unexplained, 0.5)};
   BOOST_TEST(is_about(verdict_of_parts(parts).verdict.unknown_ratio(), 0.75));
 }
 

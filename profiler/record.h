@@ -1,15 +1,23 @@
 // The one trace schema. Every recorder (CPU in virtual time, CUPTI, importers of other tools'
-// traces) produces these records and every analysis reads them. Times are nanoseconds on the rank's
+// traces) produces these records; stores, exports and replays read them. Importers come to them by
+// way of imported_trace.h, which holds files as they are. Times are nanoseconds on the rank's
 // clock; ids are unique per rank and step.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <compare>
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "kernels/base/interned_string.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::profiler {
 
@@ -42,10 +50,21 @@ struct TraceRecord {
   base::InternedString group;  ///< communication: of base::group_rows; else empty
   int64_t bytes = 0;           ///< communication: bytes this rank sent; else bytes read and written
   int64_t flops = 0;
-  int64_t transfer_ns = 0;          ///< communication: the part after all participants had arrived
-  int64_t sequence = -1;            ///< communication: instance number within the group
-  int32_t graph_id = 0;             ///< graph scope that replayed it, 0 for a plain launch
-  int64_t producer_id = kNoRecord;  ///< latest-ending record that its stream had to wait for
+  int64_t transfer_ns = 0;  ///< communication: the part after all participants had arrived
+  int64_t sequence = -1;    ///< communication: instance number within the group
+  int32_t graph_id = 0;     ///< graph scope that replayed it, 0 for a plain launch
+  int32_t peer = -1;        ///< messages: rank of the other side; -1: none or unknown
+  /// Latest-ending record that its stream had to wait for; others: StepTrace::further_waits.
+  int64_t producer_id = kNoRecord;
+  /// Host thread that launched it, counted from 0 within the process or file; -1: unknown.
+  int32_t thread = -1;
+  int32_t device = -1;  ///< number that its device has on its host; -1: unknown, or on the host
+  /// Full name of the device function; empty: unknown, or as `name` (kernel_name_of).
+  base::InternedString kernel;
+  std::array<int32_t, 3> grid = {};   ///< kernels: blocks; 0: unknown
+  std::array<int32_t, 3> block = {};  ///< kernels: threads of a block; 0: unknown
+  /// Instance of the group: ranks with the same number communicate with each other; -1: unknown.
+  int64_t communicator = -1;
   bool is_recompute = false;
   /// An importer has inferred producer_id from the order of calls. Stores do not keep it: replays
   /// read it, and traces of other tools are replayed only when they are imported
@@ -56,6 +75,14 @@ struct TraceRecord {
   bool is_of_experts = false;
 };
 
+/// What the stream of a record had to wait for beside the record's producer_id.
+struct FurtherWait {
+  int64_t record_id = kNoRecord;
+  int64_t producer_id = kNoRecord;
+
+  auto operator<=>(const FurtherWait&) const = default;
+};
+
 /// One traced step of one rank: its window and its records in program order.
 struct StepTrace {
   int32_t rank = 0;
@@ -63,10 +90,45 @@ struct StepTrace {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   std::vector<TraceRecord> records;
+  /// By record, then producer. Few records wait for several others, so these are none of theirs.
+  std::vector<FurtherWait> further_waits = {};
 };
+
+/// Those of one record.
+inline std::span<const FurtherWait> further_waits_of(const StepTrace& trace, int64_t record_id) {
+  const std::vector<FurtherWait>& waits = trace.further_waits;
+  const auto first = std::ranges::lower_bound(waits, record_id, {}, &FurtherWait::record_id);
+  auto last = first;
+  while (last != waits.end() && last->record_id == record_id) ++last;
+  return {first, last};
+}
+
+/// Puts them in order, each once.
+inline void sort_further_waits(StepTrace& trace) {
+  std::vector<FurtherWait>& waits = trace.further_waits;
+  if (!std::ranges::is_sorted(waits)) std::ranges::sort(waits);
+  waits.erase(std::unique(waits.begin(), waits.end()), waits.end());
+}
 
 /// A rank's communicator of each group, by rank and group; the same map as the analysis takes.
 using CommunicatorKeys = std::map<std::pair<int32_t, std::string>, int64_t>;
+
+/// Sets the communicator of records that communicate and have none, as far as it is known.
+inline void set_communicators(StepTrace& trace, const CommunicatorKeys& communicators) {
+  for (TraceRecord& record : trace.records) {
+    if (record.group.empty() || record.communicator >= 0) continue;
+    const auto own = communicators.find({record.rank, record.group.text()});
+    if (own != communicators.end()) record.communicator = own->second;
+  }
+}
+
+/// Most bytes that a record keeps of a device function's name: in files they may be megabytes long.
+inline constexpr size_t kMostKernelNameBytes = 1000;
+/// TraceRecord::kernel of a function that is called `full_name`, in a record called `name`.
+inline base::InternedString kernel_name_of(std::string_view full_name, base::InternedString name) {
+  const base::InternedString kernel(base::cut_text(full_name, kMostKernelNameBytes));
+  return kernel == name ? base::InternedString() : kernel;
+}
 
 const char* name_of(RecordKind kind);
 

@@ -17,6 +17,7 @@ constexpr size_t kMaxNumberBytes = 10;
 }  // namespace
 
 void ColumnWriter::add(int64_t number) {
+  is_all_zero_ = is_all_zero_ && number == 0;
   // Zigzag: 0, -1, 1, -2 become 0, 1, 2, 3.
   uint64_t value = (static_cast<uint64_t>(number) << 1U) ^ static_cast<uint64_t>(number >> 63);
   for (; value >= 0x80; value >>= 7U) bytes_ += static_cast<char>(value | 0x80U);
@@ -42,6 +43,7 @@ ColumnReader::ColumnReader(std::string_view packed, size_t max_numbers, std::str
 }
 
 int64_t ColumnReader::next() {
+  if (is_all_zero_) return 0;
   uint64_t value = 0;
   for (unsigned shift = 0; shift < 7 * kMaxNumberBytes; shift += 7) {
     if (at_ == bytes_.size()) fail("it ends early");

@@ -22,9 +22,11 @@ class ColumnWriter {
   /// Small numbers of either sign take one byte, others up to ten.
   void add(int64_t number);
   [[nodiscard]] std::string packed() const;
+  [[nodiscard]] bool is_all_zero() const { return is_all_zero_; }
 
  private:
   std::string bytes_;
+  bool is_all_zero_ = true;
 };
 
 /// Bytes of somebody: everything that is wrong with them is a base::Error that names `where`.
@@ -33,6 +35,8 @@ class ColumnReader {
   /// Reads at most `max_numbers`. Data that would unpack to more bytes than these can need is
   /// refused before it is unpacked.
   ColumnReader(std::string_view packed, size_t max_numbers, std::string where);
+  /// Any number of zeros.
+  ColumnReader() : is_all_zero_(true) {}
   /// Throws after the last one.
   int64_t next();
   [[nodiscard]] bool is_at_end() const { return at_ == bytes_.size(); }
@@ -45,6 +49,7 @@ class ColumnReader {
   std::string where_;
   std::string bytes_;
   size_t at_ = 0;
+  bool is_all_zero_ = false;
 };
 
 }  // namespace moetune::store

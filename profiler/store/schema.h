@@ -11,7 +11,7 @@ namespace moetune::store {
 
 constexpr int kSchemaVersion = 6;
 /// Shards live as long as their trial: they are never migrated, and have a version of their own.
-constexpr int kShardSchemaVersion = 2;
+constexpr int kShardSchemaVersion = 3;
 constexpr int64_t kStoreApplicationId = 0x4d6f6554;  // "MoeT"
 constexpr int64_t kShardApplicationId = 0x4d6f6553;  // "MoeS"
 

@@ -46,6 +46,7 @@ struct ShardWriter::Impl {
         step(file.database, "INSERT INTO step VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"),
         trace_step(file.database, "INSERT INTO trace_step VALUES (?, ?, ?, ?)"),
         trace_record(file.database, insert_into_shard()),
+        trace_wait(file.database, "INSERT INTO trace_wait VALUES (?, ?, ?, ?)"),
         memory(file.database, "INSERT INTO memory VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"),
         op(file.database, "INSERT INTO op VALUES (?, ?, ?, ?, ?, ?)"),
         work(file.database, "INSERT INTO work VALUES (?, ?, ?, ?, ?)"),
@@ -64,6 +65,7 @@ struct ShardWriter::Impl {
   Statement step;
   Statement trace_step;
   Statement trace_record;
+  Statement trace_wait;
   Statement memory;
   Statement op;
   Statement work;
@@ -94,6 +96,9 @@ void ShardWriter::add_trace(const profiler::StepTrace& trace) {
     impl_->trace_record.bind_all(trace.step, trace.rank);
     bind_columns(impl_->trace_record, 3, record, [](const std::string& text) { return text; });
     impl_->trace_record.run();
+  }
+  for (const profiler::FurtherWait& wait : trace.further_waits) {
+    impl_->trace_wait.bind_all(trace.step, trace.rank, wait.record_id, wait.producer_id).run();
   }
 }
 

@@ -90,6 +90,18 @@ void read_traces(Database& database, int64_t max_rows, ShardContents& contents) 
                   database.path(), record.step, record.rank);
     contents.traces[at->second].records.push_back(std::move(record));
   }
+  Rows waits(database,
+             "SELECT step, rank, correlationId, producer_id FROM trace_wait ORDER BY rowid",
+             max_rows);
+  while (waits.next()) {
+    const int32_t step = waits.small();
+    const auto at = index.find({step, waits.small()});
+    MOETUNE_CHECK(at != index.end(), "{}: the shard is damaged: a wait of step {} has no step",
+                  database.path(), step);
+    const int64_t record_id = waits.integer();
+    contents.traces[at->second].further_waits.push_back({record_id, waits.integer()});
+  }
+  for (profiler::StepTrace& trace : contents.traces) profiler::sort_further_waits(trace);
 }
 
 ShardContents read_contents(const std::string& path) {

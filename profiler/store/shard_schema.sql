@@ -9,6 +9,11 @@ CREATE TABLE trace_step (
   step INTEGER NOT NULL, rank INTEGER NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL
 ) STRICT;
 
+-- What a record (correlationId) had to wait for beside its producer_id.
+CREATE TABLE trace_wait (
+  step INTEGER NOT NULL, rank INTEGER NOT NULL, correlationId INTEGER NOT NULL, producer_id INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE memory (
   rank INTEGER NOT NULL, peak_bytes INTEGER NOT NULL, capacity_bytes INTEGER NOT NULL, weights INTEGER NOT NULL,
   gradients INTEGER NOT NULL, optimizer INTEGER NOT NULL, activations INTEGER NOT NULL, workspace INTEGER NOT NULL,

@@ -6,11 +6,11 @@ namespace moetune::store {
 namespace {
 
 /// The columns by `name_of` (column, whether it is a text), with commas.
-template <typename Name>
+template <ColumnSet kSet = ColumnSet::all, typename Name>
 std::string columns(const Name& name_of) {
   std::string list;
   const profiler::TraceRecord record;
-  for_each_column(record, [&](const char* column, const auto& field) {
+  for_each_column<kSet>(record, [&](const char* column, const auto& field) {
     constexpr bool kIsText = std::is_same_v<std::decay_t<decltype(field)>, base::InternedString>;
     list += (list.empty() ? "" : ", ") + name_of(column, kIsText);
   });
@@ -56,7 +56,7 @@ std::string insert_into_unpacked() {
 
 std::string select_from_version_4() {
   // A text's table is joined under its column's name.
-  const std::string texts = columns([](const char* column, bool is_text) {
+  const std::string texts = columns<ColumnSet::first>([](const char* column, bool is_text) {
     return is_text ? fmt::format("{0}_text.value", column) : std::string(column);
   });
   return fmt::format(

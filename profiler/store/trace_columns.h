@@ -13,8 +13,12 @@
 
 namespace moetune::store {
 
+/// All columns, or the first ones, which are all that tables up to version 4 and the first blobs
+/// have.
+enum class ColumnSet : uint8_t { first, all };
+
 /// Calls visit(column, field) for each column after those of the step, in the table's order.
-template <typename Record, typename Visit>
+template <ColumnSet kSet = ColumnSet::all, typename Record, typename Visit>
 void for_each_column(Record& record, const Visit& visit) {
   visit("correlationId", record.id);
   visit("kind", record.kind);
@@ -34,6 +38,19 @@ void for_each_column(Record& record, const Visit& visit) {
   visit("graphId", record.graph_id);
   visit("producer_id", record.producer_id);
   visit("is_recompute", record.is_recompute);
+  if constexpr (kSet == ColumnSet::all) {
+    visit("thread", record.thread);
+    visit("deviceId", record.device);
+    visit("demangledName", record.kernel);
+    visit("gridX", record.grid[0]);
+    visit("gridY", record.grid[1]);
+    visit("gridZ", record.grid[2]);
+    visit("blockX", record.block[0]);
+    visit("blockY", record.block[1]);
+    visit("blockZ", record.block[2]);
+    visit("communicator", record.communicator);
+    visit("peer", record.peer);
+  }
 }
 
 /// SQL that creates the shard's table trace_record.
@@ -58,11 +75,11 @@ inline profiler::RecordKind checked_kind(int64_t kind, std::string_view where) {
 }
 
 /// Binds the columns from parameter `first` on. text(field) converts a text to the table's value.
-template <typename Text>
+template <ColumnSet kSet = ColumnSet::all, typename Text>
 void bind_columns(Statement& statement, int first, const profiler::TraceRecord& record,
                   const Text& text) {
   int index = first;
-  for_each_column(record, [&](const char*, const auto& field) {
+  for_each_column<kSet>(record, [&](const char*, const auto& field) {
     using Field = std::decay_t<decltype(field)>;
     if constexpr (std::is_same_v<Field, base::InternedString>) {
       statement.bind(index++, text(field));
@@ -76,9 +93,9 @@ void bind_columns(Statement& statement, int first, const profiler::TraceRecord& 
 
 /// Reads the columns from `row`, which returns one after another. Throws base::Error for an unknown
 /// kind; `where` is the file.
-template <typename Row>
+template <ColumnSet kSet = ColumnSet::all, typename Row>
 void read_columns(Row& row, std::string_view where, profiler::TraceRecord& record) {
-  for_each_column(record, [&](const char*, auto& field) {
+  for_each_column<kSet>(record, [&](const char*, auto& field) {
     using Field = std::decay_t<decltype(field)>;
     if constexpr (std::is_same_v<Field, base::InternedString>) {
       field = row.text();

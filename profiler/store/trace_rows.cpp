@@ -74,6 +74,7 @@ class StringsById {
 StepTrace in_order(const Database& database, const StepTrace& trace) {
   StepTrace sorted = trace;
   std::ranges::stable_sort(sorted.records, {}, &TraceRecord::id);
+  profiler::sort_further_waits(sorted);
   const auto twice = std::ranges::adjacent_find(sorted.records, {}, &TraceRecord::id);
   if (twice != sorted.records.end()) {
     throw ConstraintError(fmt::format("{}: step {} of rank {} has the record {} twice",
@@ -88,6 +89,18 @@ int64_t num_records_of(Database& database, int64_t trial_id) {
   sum.bind(1, trial_id);
   sum.step();
   return sum.get_int(0);
+}
+
+/// Of a step in order: more waits than are read back become a note.
+void bound_waits(Database& database, int64_t trial_id, StepTrace& trace) {
+  const auto most = static_cast<size_t>(kMaxWaitsPerRecord) * trace.records.size();
+  if (trace.further_waits.size() <= most) return;
+  append_texts(database, trial_id,
+               {{"trace_note",
+                 fmt::format("of step {} of rank {} only the latest wait of each record is stored: "
+                             "there are {} further ones",
+                             trace.step, trace.rank, trace.further_waits.size())}});
+  trace.further_waits.clear();
 }
 
 /// One more part of the trial's trace; more records than it may have become a note.
@@ -156,6 +169,7 @@ void write_traces(Database& database, int64_t trial_id, const std::vector<StepTr
   for (const StepTrace& trace : traces) {
     window.bind_all(trial_id, trace.step, trace.rank, trace.start_ns, trace.end_ns).run();
     sorted.push_back(in_order(database, trace));
+    bound_waits(database, trial_id, sorted.back());
   }
   write_records(database, trial_id, sorted);
 }
@@ -176,6 +190,7 @@ std::vector<StepTrace> read_traces_of(Database& database, int64_t trial_id) {
     trace.end_ns = w.integer();
     if (auto found = records.extract({trace.step, trace.rank})) {
       trace.records = std::move(found.mapped().records);
+      trace.further_waits = std::move(found.mapped().further_waits);
     }
     traces.push_back(std::move(trace));
   }
@@ -219,7 +234,7 @@ void pack_version_4(Database& database) {
       records.bind_all(trial_id, trace.step, trace.rank);
       while (records.step()) {
         Columns c(records);
-        read_columns(c, database.path(), trace.records.emplace_back());
+        read_columns<ColumnSet::first>(c, database.path(), trace.records.emplace_back());
       }
       records.reset();
     }

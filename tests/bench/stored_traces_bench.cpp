@@ -131,7 +131,7 @@ void write_rows(Database& database, const std::vector<int64_t>& ids,
       window.bind_all(ids[i], trace.step, trace.rank, trace.start_ns, trace.end_ns).run();
       for (const profiler::TraceRecord& record : trace.records) {
         row.bind_all(ids[i], trace.step, trace.rank);
-        bind_columns(row, 4, record, id_of);
+        bind_columns<ColumnSet::first>(row, 4, record, id_of);
         row.run();
       }
     }
@@ -149,7 +149,7 @@ size_t read_rows(Database& database, const std::vector<int64_t>& ids,
       while (select.step()) {
         Columns columns(select);
         profiler::TraceRecord record;
-        read_columns(columns, "bench", record);
+        read_columns<ColumnSet::first>(columns, "bench", record);
         ++num_read;
       }
       select.reset();

@@ -22,7 +22,15 @@ profiler::StepTrace sample_trace(int rank) {
     record.start_ns = 10 * i;
     record.end_ns = 10 * i + 5;
     record.producer_id = i - 1;
+    if (i % 2 == 0) {
+      record.thread = record.device = 0;
+      record.kernel = "void experts<float>(float*)";
+      record.grid = record.block = {8, 1, 1};
+    } else {
+      record.communicator = 3;
+    }
     trace.records.push_back(record);
+    if (i > 1) trace.further_waits.push_back({i, i - 2});
   }
   return trace;
 }

@@ -44,7 +44,15 @@ profiler::StepTrace sample_trace(int rank, int num_records) {
     record.graph_id = i % 2;
     record.producer_id = i - 1;
     record.is_recompute = i % 2 == 1;
+    record.thread = i % 2;
+    record.device = i % 3 - 1;
+    record.kernel = i % 2 == 0 ? "void attention<float>(float*)" : "";
+    record.grid = {i, 2, 3};
+    record.block = {128, 4, i};
+    record.communicator = i % 2 == 0 ? -1 : 9;
+    record.peer = i - 1;
     trace.records.push_back(record);
+    if (i > 1) trace.further_waits.push_back({i, i - 2});
   }
   return trace;
 }
@@ -54,13 +62,15 @@ void check_equal(const profiler::StepTrace& a, const profiler::StepTrace& b) {
   BOOST_TEST(a.step == b.step);
   BOOST_TEST(a.start_ns == b.start_ns);
   BOOST_TEST(a.end_ns == b.end_ns);
+  BOOST_TEST((a.further_waits == b.further_waits));
   BOOST_TEST_REQUIRE(a.records.size() == b.records.size());
   for (size_t i = 0; i < a.records.size(); ++i) {
     const auto tied = [](const profiler::TraceRecord& r) {
       return std::tuple(r.id, r.rank, r.step, r.kind, r.stream, r.name, r.layer, r.micro_batch,
                         r.launch_start_ns, r.launch_end_ns, r.start_ns, r.end_ns, r.group, r.bytes,
                         r.flops, r.transfer_ns, r.sequence, r.graph_id, r.producer_id,
-                        r.is_recompute);
+                        r.is_recompute, r.thread, r.device, r.kernel, r.grid, r.block,
+                        r.communicator, r.peer);
     };
     BOOST_TEST((tied(a.records[i]) == tied(b.records[i])), "record " << i);
   }
@@ -240,10 +250,13 @@ BOOST_AUTO_TEST_CASE(a_view_in_a_tables_place_is_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(impossible_values_are_refused) {
-  const char* const statements[] = {
-      "UPDATE trace_record SET kind = 9", "UPDATE trace_record SET rank = 12",
-      "UPDATE trace_record SET streamId = 1 << 40", "UPDATE metric SET name = 'nonsense'",
-      "INSERT INTO trace_step SELECT * FROM trace_step"};
+  const char* const statements[] = {"UPDATE trace_record SET kind = 9",
+                                    "UPDATE trace_record SET rank = 12",
+                                    "UPDATE trace_record SET streamId = 1 << 40",
+                                    "UPDATE metric SET name = 'nonsense'",
+                                    "INSERT INTO trace_step SELECT * FROM trace_step",
+                                    "UPDATE trace_record SET peer = 1 << 40",
+                                    "UPDATE trace_wait SET rank = 12"};
   for (const char* sql : statements) {
     const TempFolder folder;
     const std::string path = folder.file("shard.db");

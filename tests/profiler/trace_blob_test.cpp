@@ -59,12 +59,14 @@ void check_round_trip(const std::vector<StepTrace>& traces) {
   for (size_t t = 0; t < traces.size(); ++t) {
     BOOST_TEST(back[t].step == traces[t].step);
     BOOST_TEST(back[t].rank == traces[t].rank);
+    BOOST_TEST((back[t].further_waits == traces[t].further_waits));
     BOOST_TEST_REQUIRE(back[t].records.size() == traces[t].records.size());
     for (size_t i = 0; i < traces[t].records.size(); ++i) {
       const auto tied = [](const TraceRecord& r) {
         return std::tie(r.id, r.kind, r.stream, r.name, r.layer, r.micro_batch, r.launch_start_ns,
                         r.launch_end_ns, r.start_ns, r.end_ns, r.group, r.bytes, r.flops,
-                        r.transfer_ns, r.sequence, r.graph_id, r.producer_id, r.is_recompute);
+                        r.transfer_ns, r.sequence, r.graph_id, r.producer_id, r.is_recompute,
+                        r.thread, r.device, r.kernel, r.grid, r.block, r.communicator, r.peer);
       };
       BOOST_TEST((tied(back[t].records[i]) == tied(traces[t].records[i])), "record " << i);
       BOOST_TEST(back[t].records[i].rank == traces[t].rank);
@@ -84,6 +86,11 @@ TraceRecord extreme_record(bool is_least) {
   record.launch_start_ns = record.end_ns = record.producer_id = wide;
   record.launch_end_ns = record.start_ns = record.sequence = -(wide + 1);
   record.stream = record.layer = record.micro_batch = record.graph_id = narrow;
+  record.thread = record.device = record.peer = narrow;
+  record.grid = {narrow, -(narrow + 1), narrow};
+  record.block = {-(narrow + 1), narrow, 0};
+  record.communicator = wide;
+  record.kernel = is_least ? "void k<int>(float*)" : "";
   record.kind = profiler::RecordKind::host_work;
   record.name = "n";
   record.group = "g";
@@ -122,8 +129,72 @@ BOOST_AUTO_TEST_CASE(records_come_back) {
   check_round_trip({{0, 0, 0, 0, {least, most, least, least, most, most}}});
 }
 
-// The same program layer after layer, with the noise of measured durations.
-BOOST_AUTO_TEST_CASE(a_record_takes_few_bytes) {
+BOOST_AUTO_TEST_CASE(what_a_record_waited_for_comes_back) {
+  StepTrace first{0, 1, 0, 0, {}};
+  for (int64_t id = 0; id < 5; ++id) first.records.emplace_back().id = 3 * id;
+  first.further_waits = {{6, 0}, {6, 3}, {12, -4}, {std::numeric_limits<int64_t>::max(), 9}};
+  StepTrace second{1, 1, 0, 0, {TraceRecord{}}};
+  second.further_waits = {{std::numeric_limits<int64_t>::min(), 7}};
+  check_round_trip({first, {2, 1, 0, 0, {}}, second});
+
+  Texts texts;
+  const size_t most = static_cast<size_t>(kMaxWaitsPerRecord) * first.records.size();
+  first.further_waits.clear();
+  for (size_t i = 0; i < most; ++i) first.further_waits.push_back({3, static_cast<int64_t>(i)});
+  BOOST_TEST(unpack(pack({first}, texts), texts).at(0).further_waits.size() == most);
+  first.further_waits.push_back({3, -1});
+  BOOST_CHECK_EXCEPTION(unpack(pack({first}, texts), texts), base::Error, says("waits"));
+}
+
+// As the first version packed it: without threads, devices, kernels, launch shapes, communicators,
+// peers and further waits.
+BOOST_AUTO_TEST_CASE(blobs_of_the_first_version_are_read) {
+  const std::string hex =
+      "010a00000028b52ffd2001090000080a00000028b52ffd2001090000020a00000028b52ffd2001090000080d0000"
+      "0028b52ffd2004210000000000000d00000028b52ffd2004210000000200000d00000028b52ffd20042100000002"
+      "00020d00000028b52ffd2004210000020602020d00000028b52ffd2004210000000204060d00000028b52ffd2004"
+      "210000040404041000000028b52ffd200739000000b401b401b4010d00000028b52ffd2004210000140000001100"
+      "000028b52ffd2008410000bc0fbc0fdc01da010f00000028b52ffd2006310000b401b60104020d00000028b52ffd"
+      "2004210000040804041000000028b52ffd2007390000008001800280011000000028b52ffd200739000000c6018c"
+      "03c6010d00000028b52ffd2004210000005000000d00000028b52ffd2004210000000e00000d00000028b52ffd20"
+      "04210000000000040d00000028b52ffd2004210000010101010d00000028b52ffd200421000000000200";
+  std::string blob;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
+    blob += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  }
+  Texts texts;
+  for (const char* text : {"gemm", "", "dispatch", "ep"}) texts.id_of(text);
+  const std::vector<StepTrace> traces = unpack(blob, texts);
+  BOOST_TEST_REQUIRE(traces.size() == 1U);
+  BOOST_TEST(traces[0].rank == 1);
+  BOOST_TEST(traces[0].step == 4);
+  BOOST_TEST(traces[0].further_waits.empty());
+  BOOST_TEST_REQUIRE(traces[0].records.size() == 4U);
+  for (int32_t i = 0; i < 4; ++i) {
+    const TraceRecord& record = traces[0].records[static_cast<size_t>(i)];
+    BOOST_TEST(record.id == i);
+    BOOST_TEST(record.name == (i == 1 ? "dispatch" : "gemm"));
+    BOOST_TEST(record.group == (i == 1 ? "ep" : ""));
+    BOOST_TEST((record.kind == profiler::RecordKind::collective) == (i == 1));
+    BOOST_TEST(record.stream == i % 2);
+    BOOST_TEST(record.launch_end_ns == 100 * i + 10);
+    BOOST_TEST(record.end_ns == 1090 + 101 * i);
+    BOOST_TEST(record.flops == 99 * i);
+    BOOST_TEST(record.sequence == (i == 1 ? 6 : -1));
+    BOOST_TEST(record.graph_id == (i == 3 ? 2 : 0));
+    BOOST_TEST(record.producer_id == i - 1);
+    BOOST_TEST(record.is_recompute == (i == 2));
+    BOOST_TEST(record.thread == -1);
+    BOOST_TEST(record.device == -1);
+    BOOST_TEST(record.kernel.empty());
+    BOOST_TEST(record.grid[0] == 0);
+    BOOST_TEST(record.communicator == -1);
+    BOOST_TEST(record.peer == -1);
+  }
+}
+
+/// The same program layer after layer, with the noise of measured durations.
+std::vector<StepTrace> layers_of_ops(bool is_on_device) {
   std::mt19937_64 random(6);
   std::normal_distribution<double> noise(0, 0.03);
   std::vector<StepTrace> traces;
@@ -143,12 +214,25 @@ BOOST_AUTO_TEST_CASE(a_record_takes_few_bytes) {
       record.end_ns = at_ns;
       record.flops = 1'000'000 * (i % 25);
       record.bytes = 4096 * (i % 25);
+      if (is_on_device) {
+        record.thread = record.device = rank;
+        record.kernel = "void k" + std::to_string(i % 25) + "<float>(float*)";
+        record.grid = {static_cast<int32_t>(100 + i % 25), 2, 1};
+        record.block = {128, 1, 1};
+      }
       trace.records.push_back(record);
     }
     traces.push_back(std::move(trace));
   }
+  return traces;
+}
+
+BOOST_AUTO_TEST_CASE(a_record_takes_few_bytes) {
   Texts texts;
-  BOOST_TEST(pack(traces, texts).size() < 4000U * 6);
+  const size_t bytes = pack(layers_of_ops(false), texts).size();
+  BOOST_TEST(bytes < 4000U * 6);
+  // What follows from the operation costs only where an operation comes for the first time.
+  BOOST_TEST(pack(layers_of_ops(true), texts).size() < bytes + 4000U);
 }
 
 BOOST_AUTO_TEST_CASE(damaged_blobs_are_refused) {
@@ -159,7 +243,7 @@ BOOST_AUTO_TEST_CASE(damaged_blobs_are_refused) {
     BOOST_CHECK_EXCEPTION(unpack(blob.substr(0, length), texts), base::Error, says("runs.db"));
   }
   BOOST_CHECK_EXCEPTION(unpack(blob + "x", texts), base::Error, says("too much"));
-  BOOST_CHECK_EXCEPTION(unpack("\x02" + blob.substr(1), texts), base::Error, says("version"));
+  BOOST_CHECK_EXCEPTION(unpack("\x03" + blob.substr(1), texts), base::Error, says("version"));
   // Any byte changed: another trace, or an error, but nothing worse.
   for (size_t i = 0; i < blob.size(); ++i) {
     for (const char change : {'\1', '\x80', '\xff'}) {

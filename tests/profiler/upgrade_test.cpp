@@ -212,6 +212,9 @@ BOOST_AUTO_TEST_CASE(version_4_keeps_its_traces_in_fewer_bytes) {
   BOOST_TEST(second.sequence == 3);
   BOOST_TEST(second.graph_id == 2);
   BOOST_TEST(second.producer_id == 7);
+  BOOST_TEST(second.thread == -1);
+  BOOST_TEST(second.communicator == -1);
+  BOOST_TEST(second.kernel.empty());
   BOOST_TEST(traces[1].records.at(0).stream == -1);
   BOOST_TEST(store.read_trace(4).at(0).records.at(0).producer_id == 10);
   // What a trial leaves goes with it.

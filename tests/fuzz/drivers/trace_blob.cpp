@@ -23,9 +23,11 @@ int64_t number_of(char byte) {
   return number == -128 ? std::numeric_limits<int64_t>::min() : number;
 }
 
-/// A column up to each '\n'.
+/// A column up to each '\n', of version 1 unless a byte 2 stands before them.
 std::string packed(std::string_view input) {
-  std::string blob(1, '\1');
+  const bool is_version_2 = input.starts_with('\2');
+  input.remove_prefix(is_version_2 ? 1 : 0);
+  std::string blob(1, is_version_2 ? '\2' : '\1');
   while (!input.empty()) {
     const size_t length = std::min(input.find('\n'), input.size());
     store::ColumnWriter column;

@@ -15,7 +15,8 @@ namespace moetune::profiler {
 std::optional<RecordKind> record_kind_of(std::string_view name);
 
 /// Calls visit(name, field, absent) for each value of a record that is written besides rank, kind,
-/// stream, name, start and end. Not written are numbers equal to `absent`, empty texts and false.
+/// stream, name, start and end. Not written are numbers equal to `absent`, extents that are all 0,
+/// empty texts and false.
 template <typename Record, typename Visit>
 void for_each_detail(Record& record, const Visit& visit) {
   constexpr int64_t kNever = std::numeric_limits<int64_t>::min();
@@ -33,12 +34,19 @@ void for_each_detail(Record& record, const Visit& visit) {
   visit("is_recompute", record.is_recompute, int64_t{0});
   visit("launch_start_ns", record.launch_start_ns, int64_t{0});
   visit("launch_end_ns", record.launch_end_ns, int64_t{0});
+  visit("thread", record.thread, int64_t{-1});
+  visit("device", record.device, int64_t{-1});
+  visit("kernel", record.kernel, int64_t{0});
+  visit("grid", record.grid, int64_t{0});
+  visit("block", record.block, int64_t{0});
+  visit("communicator", record.communicator, int64_t{-1});
+  visit("peer", record.peer, int64_t{-1});
 }
 
 /// The name of a record's end where it lies before its start, which no slice can show.
 inline constexpr const char* kDetailOfEnd = "end_ns";
-/// Of communication, where the writer knows it: what its ranks share within the group.
-inline constexpr const char* kDetailOfCommunicator = "communicator";
+/// Ids of what a record waited for beside its producer_id (StepTrace::further_waits).
+inline constexpr const char* kDetailOfFurtherProducers = "further_producer_ids";
 /// What our exports say of who wrote them: other writers' records have other names.
 inline constexpr const char* kOwnTraceWriter = "moetune 1";
 /// The same of traces of other tools that we have written anew.

@@ -92,12 +92,14 @@ bool has_records(const std::vector<profiler::StepTrace>& traces) {
 
 bool write_trace_file(const store::Store& store, const store::TrialRow& trial,
                       const std::string& path, TraceFormat format) {
-  const std::vector<profiler::StepTrace> traces = store.read_trace(trial.id);
+  std::vector<profiler::StepTrace> traces = store.read_trace(trial.id);
   if (!has_records(traces)) return false;
   profiler::TimelineOptions timeline;
   if (!is_of_another_engine(trial)) {
     timeline = own_streams();
-    timeline.communicators = communicators_of(trial);
+    // Older databases have records without them.
+    const profiler::CommunicatorKeys communicators = communicators_of(trial);
+    for (profiler::StepTrace& trace : traces) profiler::set_communicators(trace, communicators);
   }
   write_steps(traces, timeline, path, format);
   return true;
@@ -111,11 +113,9 @@ void write_traces(const std::vector<profiler::StepTrace>& traces, const std::str
 void write_trace_anew(const std::string& from, const std::string& path, TraceFormat format) {
   constexpr size_t kHeadBytes = 4096;
   if (profiler::is_step_traces(profiler::first_bytes(from, kHeadBytes))) {
-    profiler::TimelineOptions timeline = own_streams();
-    const std::vector<profiler::StepTrace> traces =
-        profiler::read_step_traces(from, &timeline.communicators);
+    const std::vector<profiler::StepTrace> traces = profiler::read_step_traces(from);
     if (!has_records(traces)) throw base::UsageError(from + ": holds no records");
-    return write_steps(traces, timeline, path, format);
+    return write_steps(traces, own_streams(), path, format);
   }
   const std::vector<profiler::ImportedTrace> traces = profiler::read_trace_file(from);
   if (!profiler::has_events(traces)) {

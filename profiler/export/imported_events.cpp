@@ -194,7 +194,7 @@ class ImportedTeller {
   static void add_shape(const LaunchShape& shape, std::vector<TimelineArg>& args) {
     const auto add = [&](const char* key, const std::array<uint32_t, 3>& extents) {
       if (extents == std::array<uint32_t, 3>{}) return;
-      args.push_back({key, std::array<int64_t, 3>{extents[0], extents[1], extents[2]}});
+      args.push_back({key, std::vector<int64_t>(extents.begin(), extents.end())});
     };
     add("grid", shape.grid);
     add("block", shape.block);

@@ -4,7 +4,6 @@
 #include "profiler/export/perfetto.h"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <set>
 #include <utility>
@@ -228,7 +227,7 @@ class PerfettoWriter : public TimelineSink {
         annotation.integer(kInt, *integer);
       } else if (const auto* flag = std::get_if<bool>(&arg.value)) {
         annotation.number(kBool, *flag ? 1 : 0);
-      } else if (const auto* list = std::get_if<std::array<int64_t, 3>>(&arg.value)) {
+      } else if (const auto* list = std::get_if<std::vector<int64_t>>(&arg.value)) {
         for (const int64_t one : *list) {
           annotation.message(kElement, ProtobufMessage().integer(kInt, one));
         }

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <set>
+#include <utility>
 
 #include "profiler/export/rate_counter.h"
 #include "profiler/record_details.h"
@@ -14,8 +16,7 @@ namespace {
 
 int64_t row_of(int32_t stream) { return static_cast<int64_t>(stream) + 1; }
 
-std::vector<TimelineArg> arguments(const TraceRecord& record,
-                                   const CommunicatorKeys& communicators) {
+std::vector<TimelineArg> arguments(const StepTrace& trace, const TraceRecord& record) {
   std::vector<TimelineArg> args;
   for_each_detail(record, [&](const char* key, const auto& value, int64_t absent) {
     using Value = std::decay_t<decltype(value)>;
@@ -23,13 +24,17 @@ std::vector<TimelineArg> arguments(const TraceRecord& record,
       if (!value.empty()) args.push_back({key, value.text()});
     } else if constexpr (std::is_same_v<Value, bool>) {
       if (value) args.push_back({key, true});
+    } else if constexpr (std::is_same_v<Value, std::array<int32_t, 3>>) {
+      if (value != Value()) args.push_back({key, std::vector<int64_t>(value.begin(), value.end())});
     } else {
       if (value != absent) args.push_back({key, static_cast<int64_t>(value)});
     }
   });
-  if (!record.group.empty()) {
-    const auto own = communicators.find({record.rank, record.group.text()});
-    if (own != communicators.end()) args.push_back({kDetailOfCommunicator, own->second});
+  const auto waits = further_waits_of(trace, record.id);
+  if (!waits.empty()) {
+    std::vector<int64_t> producers;
+    for (const FurtherWait& wait : waits) producers.push_back(wait.producer_id);
+    args.push_back({kDetailOfFurtherProducers, std::move(producers)});
   }
   // A slice cannot end before it starts; what does is drawn without length.
   if (record.end_ns < record.start_ns) args.push_back({kDetailOfEnd, record.end_ns});
@@ -83,8 +88,7 @@ void tell_rows(TimelineSink& sink, const std::vector<StepTrace>& traces,
 
 class StepTeller {
  public:
-  StepTeller(TimelineSink& sink, const CommunicatorKeys& communicators)
-      : sink_(sink), communicators_(communicators) {}
+  explicit StepTeller(TimelineSink& sink) : sink_(sink) {}
 
   void tell(const StepTrace& trace) {
     slice({trace.rank,
@@ -109,7 +113,7 @@ class StepTeller {
 
   void tell(const StepTrace& trace, const TraceRecord& record) {
     const size_t own = slice({trace.rank, row_of(record.stream), record.name, name_of(record.kind),
-                              record.start_ns, record.end_ns, arguments(record, communicators_)});
+                              record.start_ns, record.end_ns, arguments(trace, record)});
     slices_[record.id] = {own, &record};
     // The operations of a graph share one launch: it is drawn once.
     const bool is_same_launch =
@@ -132,24 +136,30 @@ class StepTeller {
                 {own, trace.rank, row_of(record.stream), record.start_ns}});
   }
 
-  /// From what ended last before a record could start, where that ran on another stream.
+  /// From what had to end before a record could start, where that ran on another stream.
   void tell_waits(const StepTrace& trace) {
     for (const TraceRecord& record : trace.records) {
-      const auto found = slices_.find(record.producer_id);
-      if (record.producer_id == kNoRecord || found == slices_.end()) continue;
-      const TraceRecord& producer = *found->second.record;
-      if (producer.stream == record.stream) continue;
-      // The last moment that is still within the slice; of a message that is still on its way, the
-      // one in which its memory was free.
-      const bool is_message = producer.kind == RecordKind::p2p;
-      const int64_t last_ns =
-          std::max(producer.start_ns,
-                   std::min(producer.end_ns - 1, is_message ? record.start_ns : producer.end_ns));
-      sink_.flow(
-          {"waits for",
-           {found->second.slice, trace.rank, row_of(producer.stream), last_ns},
-           {slices_.at(record.id).slice, trace.rank, row_of(record.stream), record.start_ns}});
+      tell_wait(trace, record, record.producer_id);
+      for (const FurtherWait& wait : further_waits_of(trace, record.id)) {
+        if (wait.producer_id != record.producer_id) tell_wait(trace, record, wait.producer_id);
+      }
     }
+  }
+
+  void tell_wait(const StepTrace& trace, const TraceRecord& record, int64_t producer_id) {
+    const auto found = slices_.find(producer_id);
+    if (producer_id == kNoRecord || found == slices_.end()) return;
+    const TraceRecord& producer = *found->second.record;
+    if (producer.stream == record.stream) return;
+    // The last moment that is still within the slice; of a message that is still on its way, the
+    // one in which its memory was free.
+    const bool is_message = producer.kind == RecordKind::p2p;
+    const int64_t last_ns =
+        std::max(producer.start_ns,
+                 std::min(producer.end_ns - 1, is_message ? record.start_ns : producer.end_ns));
+    sink_.flow({"waits for",
+                {found->second.slice, trace.rank, row_of(producer.stream), last_ns},
+                {slices_.at(record.id).slice, trace.rank, row_of(record.stream), record.start_ns}});
   }
 
   struct Told {
@@ -157,7 +167,6 @@ class StepTeller {
     const TraceRecord* record = nullptr;
   };
   TimelineSink& sink_;
-  const CommunicatorKeys& communicators_;
   size_t num_slices_ = 0;
   std::map<int64_t, Told> slices_;  // of this step, by the record's id
   int64_t last_graph_launch_ns_ = 0;
@@ -174,7 +183,7 @@ int64_t origin_of(const std::vector<StepTrace>& traces) {
 void tell_timeline(const std::vector<StepTrace>& traces, const TimelineOptions& options,
                    TimelineSink& sink) {
   tell_rows(sink, traces, options);
-  StepTeller teller(sink, options.communicators);
+  StepTeller teller(sink);
   for (const StepTrace& trace : traces) teller.tell(trace);
   tell_counters(sink, traces);
 }

@@ -3,7 +3,6 @@
 // formats have the same contents. The traces of other tools are passed by imported_events.h.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -20,14 +19,12 @@ struct TimelineOptions {
   std::string trace_name = "moetune";
   /// Row titles by stream number; others are called "stream N".
   std::map<int32_t, std::string> stream_names;
-  /// Slices of communication tell the one that their rank has in the group; empty: not known.
-  CommunicatorKeys communicators = {};
 };
 
 /// A named value of a slice.
 struct TimelineArg {
   const char* key;
-  std::variant<int64_t, bool, std::string, std::array<int64_t, 3>> value;
+  std::variant<int64_t, bool, std::string, std::vector<int64_t>> value;
 };
 
 /// Rows of a rank are numbered from 0: the host, or its threads, first, then the streams in order.
@@ -70,7 +67,7 @@ class TimelineSink {
 int64_t origin_of(const std::vector<StepTrace>& traces);
 
 /// Tells a process per rank, a row per stream and one for the host (its launches and its waits);
-/// arrows from each launch to what it launched and from an operation to one of another stream that
+/// arrows from each launch to what it launched and from an operation to all of other streams that
 /// had to wait for it; per rank the counters "FLOP/s" and "communication B/s", as if each operation
 /// went on evenly from its start to its end. A step is a slice "step N" of the host's row, before
 /// those of its records. Slices of records have the category name_of(kind).

@@ -53,6 +53,15 @@ bool says(const TraceRecord& record, std::string_view word) {
   return record.name.text().find(word) != std::string::npos;
 }
 
+LaunchShape shape_of(const TraceRecord& record) {
+  LaunchShape shape;
+  for (size_t i = 0; i < shape.grid.size(); ++i) {
+    shape.grid[i] = static_cast<uint32_t>(std::max(0, record.grid[i]));
+    shape.block[i] = static_cast<uint32_t>(std::max(0, record.block[i]));
+  }
+  return shape;
+}
+
 /// Sums and differences of what passes fit into 64 bits.
 void check_times(const std::string& path, const std::vector<StepTrace>& steps) {
   const auto check = [&](int32_t rank, std::initializer_list<int64_t> times_ns) {
@@ -100,8 +109,8 @@ bool can_be_several(size_t num_ranks) {
 /// Who communicates with whom: as the file says, or by that they end together.
 class OwnGroups {
  public:
-  OwnGroups(const OwnRanks& ranks, const CommunicatorKeys& communicators) {
-    add_known(ranks, communicators);
+  explicit OwnGroups(const OwnRanks& ranks) {
+    add_known(ranks);
     std::map<std::string, std::map<int32_t, OwnEnds>> collectives;  // by group
     std::map<std::string, std::map<int32_t, OwnEnds>> messages;     // by op
     std::map<int32_t, std::string> group_of_messages;
@@ -136,6 +145,7 @@ class OwnGroups {
   }
   /// Of a message; -1: not known.
   [[nodiscard]] int32_t peer(const TraceRecord& record) const {
+    if (record.peer >= 0) return record.peer;
     const std::string& op = record.name.text();
     const std::pair<int32_t, std::string> place(record.rank, record.group.text());
     if (known_.contains(place)) return next_stage(record.rank, op, members_.at(place));
@@ -144,10 +154,10 @@ class OwnGroups {
   }
 
  private:
-  void add_known(const OwnRanks& ranks, const CommunicatorKeys& communicators) {
+  void add_known(const OwnRanks& ranks) {
     std::map<std::pair<std::string, int64_t>, std::vector<int32_t>> known;  // by group and key
-    for (const auto& [place, key] : communicators) {
-      if (ranks.contains(place.first)) known[{place.second, key}].push_back(place.first);
+    for (const auto& [place, key] : communicators_of(ranks)) {
+      known[{place.second, key}].push_back(place.first);
     }
     for (const auto& [communicator, own] : known) {
       for (const int32_t rank : own) {
@@ -155,6 +165,20 @@ class OwnGroups {
         known_.emplace(rank, communicator.first);
       }
     }
+  }
+
+  /// As the records say, one of each group.
+  static CommunicatorKeys communicators_of(const OwnRanks& ranks) {
+    CommunicatorKeys communicators;
+    for (const auto& [rank, steps] : ranks) {
+      for (const StepTrace* step : steps) {
+        for (const TraceRecord& one : step->records) {
+          if (one.group.empty() || one.communicator < 0) continue;
+          communicators[{rank, one.group.text()}] = one.communicator;
+        }
+      }
+    }
+    return communicators;
   }
 
   /// The engine's stages are in the order of their ranks, and virtual ones go round.
@@ -295,7 +319,6 @@ class OwnRankTrace {
     trace_.facts.format = "moetune";
     trace_.facts.version = "1";
     if (rank >= 0) trace_.facts.rank = rank;
-    thread_ = trace_.thread_row({rank, 0});
   }
 
   void add(const StepTrace& step) {
@@ -305,13 +328,14 @@ class OwnRankTrace {
     received_ = received_bytes(step);
     host_ns_ = step.start_ns;
     for (const TraceRecord& one : step.records) {
+      thread_ = thread_of(one);
       ++trace_.facts.num_events;
       ++trace_.facts.num_of[name_of(one.kind)];
       if (one.end_ns < one.start_ns) ++trace_.facts.num_clipped;
       if (one.stream == kHostStream) {
         add_host(one);
       } else {
-        add_device(one);
+        add_device(step, one);
       }
     }
     const int64_t end_ns = host_ns_ > step.start_ns ? host_ns_ : step.end_ns;
@@ -327,6 +351,9 @@ class OwnRankTrace {
  private:
   uint32_t name(std::string_view text) { return trace_.names.intern(text); }
   uint16_t stream_of(int32_t stream) { return trace_.stream_row({0, stream}); }
+  uint16_t thread_of(const TraceRecord& record) {
+    return trace_.thread_row({rank_, std::max(0, record.thread)});
+  }
 
   /// Returns the call's correlation.
   uint32_t add_call(const char* function, int64_t start_ns, int64_t end_ns) {
@@ -351,25 +378,26 @@ class OwnRankTrace {
     }
   }
 
-  void add_device(const TraceRecord& record) {
+  void add_device(const StepTrace& step, const TraceRecord& record) {
     const bool is_graph = record.graph_id != 0;
     const bool is_same_launch = is_graph && graph_launch_ns_ == record.launch_start_ns;
-    if (!is_same_launch) launch_ = add_launch(record);
+    if (!is_same_launch) launch_ = add_launch(step, record);
     graph_launch_ns_.reset();
     if (is_graph) graph_launch_ns_ = record.launch_start_ns;
     add_op(record);
   }
 
   /// With what is waited for before it, and recorded behind it. 0 where no launch was recorded.
-  uint32_t add_launch(const TraceRecord& record) {
+  uint32_t add_launch(const StepTrace& step, const TraceRecord& record) {
     if (record.launch_start_ns == 0 && record.launch_end_ns == 0) return 0;
     int64_t start_ns = record.launch_start_ns;
     int64_t end_ns = std::max(start_ns, record.launch_end_ns);
-    const int64_t part_ns = std::min(kOwnEventCallNs, (end_ns - start_ns) / 4);
-    const auto waited_for = producers_.find(record.producer_id);
-    if (waited_for != producers_.end() && waited_for->second.correlation != 0 &&
-        waited_for->second.stream != record.stream) {
-      add_wait(record, waited_for->second, start_ns, start_ns + part_ns);
+    const std::vector<Producer> awaited = awaited_by(step, record);
+    // Half of it is left for the launch itself, and for recording an event behind it.
+    const auto num_parts = 2 * static_cast<int64_t>(std::max<size_t>(awaited.size(), 1) + 1);
+    const int64_t part_ns = std::min(kOwnEventCallNs, (end_ns - start_ns) / num_parts);
+    for (const Producer& producer : awaited) {
+      add_wait(record, producer, start_ns, start_ns + part_ns);
       start_ns += part_ns;
     }
     const auto own = producers_.find(record.id);
@@ -388,6 +416,19 @@ class OwnRankTrace {
     int32_t stream = 0;
     uint32_t correlation = 0;  ///< of the call that recorded its event; 0: none yet
   };
+  /// What a record waits for on other streams.
+  [[nodiscard]] std::vector<Producer> awaited_by(const StepTrace& step,
+                                                 const TraceRecord& record) const {
+    std::vector<Producer> awaited;
+    const auto add = [&](int64_t id) {
+      const auto found = producers_.find(id);
+      if (found == producers_.end() || found->second.correlation == 0) return;
+      if (found->second.stream != record.stream) awaited.push_back(found->second);
+    };
+    add(record.producer_id);
+    for (const FurtherWait& wait : further_waits_of(step, record.id)) add(wait.producer_id);
+    return awaited;
+  }
   void add_wait(const TraceRecord& record, const Producer& producer, int64_t start_ns,
                 int64_t end_ns) {
     ImportedSync sync;
@@ -415,7 +456,10 @@ class OwnRankTrace {
       op.kind = ActivityKind::copy;
       op.path = is_to_host ? CopyPath::to_host : CopyPath::to_device;
       op.detail = name(is_to_host ? "DtoH" : "HtoD");
-    } else if (record.is_recompute) {
+    } else if (record.grid[0] > 0) {
+      op.detail = trace_.shapes.row_of(shape_of(record));
+    }
+    if (record.kind != RecordKind::memcpy && record.is_recompute) {
       trace_.recomputed.push_back(static_cast<uint32_t>(trace_.ops.size()));
     }
     if (record.kind != RecordKind::memcpy && !record.group.empty()) add_comm(record, op);
@@ -459,7 +503,7 @@ class OwnRankTrace {
   int32_t rank_;
   const OwnGroups& groups_;
   ImportedTrace trace_;
-  uint16_t thread_ = 0;
+  uint16_t thread_ = 0;  ///< of what is added next
   uint32_t num_calls_ = 0;
   uint32_t launch_ = 0;  ///< of what is added next
   std::optional<int64_t> graph_launch_ns_;
@@ -476,8 +520,12 @@ std::map<int64_t, int32_t> awaited_streams(const StepTrace& step) {
   std::map<int64_t, int32_t> streams;  // by id
   for (const TraceRecord& one : step.records) {
     if (one.stream == kHostStream) continue;
-    const auto producer = streams.find(one.producer_id);
-    if (producer != streams.end() && producer->second != one.stream) awaited.insert(*producer);
+    const auto add = [&](int64_t id) {
+      const auto producer = streams.find(id);
+      if (producer != streams.end() && producer->second != one.stream) awaited.insert(*producer);
+    };
+    add(one.producer_id);
+    for (const FurtherWait& wait : further_waits_of(step, one.id)) add(wait.producer_id);
     streams.emplace(one.id, one.stream);
   }
   return awaited;
@@ -502,8 +550,7 @@ std::map<int64_t, int64_t> received_bytes(const StepTrace& step) {
 }
 
 std::vector<ImportedTrace> read_own_steps(const std::string& path) {
-  CommunicatorKeys communicators;
-  const std::vector<StepTrace> steps = read_step_traces(path, &communicators);
+  const std::vector<StepTrace> steps = read_step_traces(path);
   check_times(path, steps);
   OwnRanks ranks;
   for (const StepTrace& step : steps) ranks[step.rank].push_back(&step);
@@ -511,7 +558,7 @@ std::vector<ImportedTrace> read_own_steps(const std::string& path) {
     throw base::UsageError(fmt::format("{}: has {} ranks, expected at most {}", path, ranks.size(),
                                        RankTraces::kMaxRanks));
   }
-  const OwnGroups groups(ranks, communicators);
+  const OwnGroups groups(ranks);
   // One rank alone may be what somebody kept of a run.
   std::optional<int64_t> world_size;
   if (ranks.size() > 1) world_size = static_cast<int64_t>(ranks.size());

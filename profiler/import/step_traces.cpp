@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <optional>
@@ -24,7 +25,7 @@ namespace {
 
 constexpr size_t kShownBytes = 40;  // of a wrong value, in a message
 
-/// An event's members, and those of its "args" by name.
+/// An event's members, and those of its "args" by name, lists of numbers among them.
 class EventFields : public JsonFieldSink {
  public:
   void take(const JsonField& field) override {
@@ -32,31 +33,39 @@ class EventFields : public JsonFieldSink {
       members_[std::string(field.key)] = std::string(field.text);
     } else if (field.depth == 2 && field.parent == "args") {
       args_[std::string(field.key)] = std::string(field.text);
+    } else if (field.depth == 3 && field.key.empty()) {
+      lists_[std::string(field.parent)].emplace_back(field.text);
     }
   }
   void clear() {
     members_.clear();
     args_.clear();
+    lists_.clear();
   }
   /// Empty where it is missing.
   [[nodiscard]] const std::string& member(const char* name) const { return in(members_, name); }
   [[nodiscard]] const std::string& arg(const char* name) const { return in(args_, name); }
+  [[nodiscard]] const std::vector<std::string>& list(const char* name) const {
+    return in(lists_, name);
+  }
 
  private:
-  using Fields = std::map<std::string, std::string, std::less<>>;
-  static const std::string& in(const Fields& fields, const char* name) {
-    static const std::string kNothing;
+  template <typename Value>
+  using Fields = std::map<std::string, Value, std::less<>>;
+  template <typename Value>
+  static const Value& in(const Fields<Value>& fields, const char* name) {
+    static const Value kNothing;
     const auto found = fields.find(name);
     return found == fields.end() ? kNothing : found->second;
   }
-  Fields members_;
-  Fields args_;
+  Fields<std::string> members_;
+  Fields<std::string> args_;
+  Fields<std::vector<std::string>> lists_;
 };
 
 class OwnTraceReader {
  public:
-  OwnTraceReader(const std::string& path, CommunicatorKeys* communicators)
-      : stream_(open_bytes(path), path), communicators_(communicators) {}
+  explicit OwnTraceReader(const std::string& path) : stream_(open_bytes(path), path) {}
 
   std::vector<StepTrace> read() {
     if (stream_.peek() != '{') refuse_foreign();
@@ -76,6 +85,7 @@ class OwnTraceReader {
     }
     stream_.expect_end();
     if (!origin_ns_) refuse_foreign();
+    for (StepTrace& trace : traces_) sort_further_waits(trace);
     return std::move(traces_);
   }
 
@@ -135,8 +145,11 @@ class OwnTraceReader {
     for_each_detail(record, [&](const char* key, auto& field, int64_t) {
       using Field = std::decay_t<decltype(field)>;
       const std::string& text = fields_.arg(key);
-      if (text.empty()) return;
-      if constexpr (std::is_same_v<Field, base::InternedString>) {
+      if constexpr (std::is_same_v<Field, std::array<int32_t, 3>>) {
+        field = extents(key);
+      } else if (text.empty()) {
+        return;
+      } else if constexpr (std::is_same_v<Field, base::InternedString>) {
         field = text;
       } else if constexpr (std::is_same_v<Field, bool>) {
         field = text == "true";
@@ -146,17 +159,29 @@ class OwnTraceReader {
         field = whole(key, text);
       }
     });
-    const std::string& communicator = fields_.arg(kDetailOfCommunicator);
-    if (communicators_ != nullptr && !communicator.empty() && !record.group.empty()) {
-      (*communicators_)[{record.rank, record.group.text()}] =
-          whole(kDetailOfCommunicator, communicator);
-    }
     const auto at = index_.find({record.rank, record.step});
     if (at == index_.end()) {
       stream_.fail(fmt::format("a record is of step {} of rank {}, which has not come", record.step,
                                record.rank));
     }
-    traces_[at->second].records.push_back(std::move(record));
+    StepTrace& trace = traces_[at->second];
+    for (const std::string& id : fields_.list(kDetailOfFurtherProducers)) {
+      trace.further_waits.push_back({record.id, whole(kDetailOfFurtherProducers, id)});
+    }
+    trace.records.push_back(std::move(record));
+  }
+
+  /// All 0 where the file says nothing.
+  std::array<int32_t, 3> extents(const char* key) const {
+    std::array<int32_t, 3> extents = {};
+    const std::vector<std::string>& texts = fields_.list(key);
+    if (texts.empty()) return extents;
+    if (texts.size() != extents.size()) {
+      stream_.fail(
+          fmt::format("{} has {} numbers, expected {}", key, texts.size(), extents.size()));
+    }
+    for (size_t i = 0; i < extents.size(); ++i) extents[i] = small(key, texts[i]);
+    return extents;
   }
 
   /// Of the slice, on the run's clock.
@@ -192,7 +217,6 @@ class OwnTraceReader {
   }
 
   JsonStream stream_;
-  CommunicatorKeys* communicators_;
   JsonFields json_;
   EventFields fields_;
   std::optional<int64_t> origin_ns_;
@@ -214,8 +238,8 @@ bool is_step_traces(std::string_view head) {
   return false;
 }
 
-std::vector<StepTrace> read_step_traces(const std::string& path, CommunicatorKeys* communicators) {
-  return OwnTraceReader(path, communicators).read();
+std::vector<StepTrace> read_step_traces(const std::string& path) {
+  return OwnTraceReader(path).read();
 }
 
 }  // namespace moetune::profiler

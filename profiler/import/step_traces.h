@@ -17,8 +17,7 @@ bool is_step_traces(std::string_view head);
 /// All steps of all ranks, in the order of the file. Throws base::UsageError, which names the file,
 /// for one that is damaged, or that somebody else wrote: other tools' records lack what ours have
 /// (imported_trace.h holds those).
-/// `communicators`, where it is not null, gets what the file says of them; older ones say nothing.
-std::vector<StepTrace> read_step_traces(const std::string& path,
-                                        CommunicatorKeys* communicators = nullptr);
+/// Older files lack what records did not have then.
+std::vector<StepTrace> read_step_traces(const std::string& path);
 
 }  // namespace moetune::profiler

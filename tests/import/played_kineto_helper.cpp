@@ -77,7 +77,10 @@ class TorchRecorder {
     trace_.facts.world_size = world_size;
     trace_.facts.device_names = {"NVIDIA H100 80GB HBM3"};
     thread_ = trace_.thread_row({1000 + step_.rank, 1000 + step_.rank});
-    for (const auto& [id, stream] : profiler::awaited_streams(step_)) producers_[id] = {stream, 0};
+    // An event for the latest of what a record waits for: its calls do not say which they are of.
+    StepTrace latest = step_;
+    latest.further_waits.clear();
+    for (const auto& [id, stream] : profiler::awaited_streams(latest)) producers_[id] = {stream, 0};
     received_ = profiler::received_bytes(step_);
     host_ns_ = step_.start_ns;
     for (const TraceRecord& one : step_.records) {

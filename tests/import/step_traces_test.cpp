@@ -39,13 +39,14 @@ void check_equal(const StepTrace& a, const StepTrace& b) {
   BOOST_TEST(a.step == b.step);
   BOOST_TEST(a.start_ns == b.start_ns);
   BOOST_TEST(a.end_ns == b.end_ns);
+  BOOST_TEST((a.further_waits == b.further_waits));
   BOOST_TEST_REQUIRE(a.records.size() == b.records.size());
   for (size_t i = 0; i < a.records.size(); ++i) {
     const auto tied = [](const TraceRecord& r) {
       return std::tie(r.id, r.rank, r.step, r.kind, r.stream, r.name, r.layer, r.micro_batch,
                       r.launch_start_ns, r.launch_end_ns, r.start_ns, r.end_ns, r.group, r.bytes,
-                      r.flops, r.transfer_ns, r.sequence, r.graph_id, r.producer_id,
-                      r.is_recompute);
+                      r.flops, r.transfer_ns, r.sequence, r.graph_id, r.producer_id, r.is_recompute,
+                      r.thread, r.device, r.kernel, r.grid, r.block, r.communicator, r.peer);
     };
     BOOST_TEST((tied(a.records[i]) == tied(b.records[i])), "record " << i);
   }
@@ -80,11 +81,18 @@ TraceRecord full_record() {
   record.graph_id = -9;
   record.producer_id = 0;
   record.is_recompute = true;
+  record.thread = 0;
+  record.device = 3;
+  record.kernel = "void k<float, 2>(float*)";
+  record.grid = {2'147'483'647, 0, 1};
+  record.block = {0, 0, 64};
+  record.communicator = int64_t{1} << 40;
+  record.peer = 2;
   return record;
 }
 
 StepTrace trace_of(std::vector<TraceRecord> records) {
-  return {3, 2, 1'000'000'000'000'000, 1'000'000'200'000'000, std::move(records)};
+  return {3, 2, 1'000'000'000'000'000, 1'000'000'200'000'000, std::move(records), {{5, 0}, {5, 4}}};
 }
 
 }  // namespace
@@ -99,6 +107,7 @@ BOOST_AUTO_TEST_CASE(every_member_comes_back) {
   host.stream = kHostStream;
   host.name = "step";  // as the category of a step's slice is called
   check_round_trip({trace_of({full_record(), backwards, host, TraceRecord(host)})});
+  BOOST_TEST(read(json_of({trace_of({full_record()})})).at(0).further_waits.size() == 2U);
   check_round_trip({});
   check_round_trip({{0, 1, 5, 9, {}}, {1, 1, 4, 9, {}}, {0, 2, 9, 12, {}}});
   // Beyond what a double of microseconds holds.
@@ -174,6 +183,9 @@ BOOST_AUTO_TEST_CASE(other_files_are_refused) {
   refused(changed("\"ph\":\"X\",\"pid\":3,\"tid\":5", "\"ph\":\"X\",\"pid\":3,\"tid\":-2"), "tid");
   refused(changed("\"layer\":7", "\"layer\":\"x\""), "layer");
   refused(changed("\"layer\":7", "\"layer\":70000000000"), "layer", "32 bits");
+  refused(changed("\"grid\":[2147483647,0,1]", "\"grid\":[1,2]"), "grid", "2 numbers");
+  refused(changed("\"grid\":[2147483647,0,1]", "\"grid\":[1,2,3000000000]"), "32 bits");
+  refused(changed("_ids\":[0,4]", "_ids\":[0,\"x\"]"), "further_producer_ids");
   refused(changed("\"cat\":\"step\"", "\"cat\":\"stop\""), "step 2 of rank 3");
   refused(changed("\"dur\":200000.000", "\"dur\":1e300"), "dur");
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "engine/comm/world.h"
 #include "engine/graphs.h"
@@ -66,12 +67,20 @@ struct RankContext {
         graphs(backend_in),
         timeline(trial_in.clock, rank_in, static_cast<int>(Stream::count),
                  {trial_in.hardware.launch_ns, trial_in.hardware.graph_launch_ns,
-                  trial_in.hardware.sync_ns}) {}
+                  trial_in.hardware.sync_ns},
+                 static_cast<int>(trial_in.hardware.local_device_of(rank_in))) {}
 
   /// Whom to tell which op is launched: of the steps that are traced, and whenever a graph is
   /// captured, whose replays will be traced later.
   [[nodiscard]] profiler::DeviceRecorder* labels() const {
     return is_traced || graphs.is_capturing() ? recorder : nullptr;
+  }
+
+  /// With whom `instr` communicates.
+  [[nodiscard]] profiler::Partners partners_of(const plan::Instr& instr) {
+    std::vector<int>& ranks = group_ranks[static_cast<size_t>(instr.group)];
+    if (ranks.empty()) ranks = layout.group_ranks(instr.group, rank);
+    return {ranks.front(), instr.peer < 0 ? -1 : ranks.at(static_cast<size_t>(instr.peer))};
   }
 
   const spec::TrialSpec& trial;
@@ -86,6 +95,8 @@ struct RankContext {
   profiler::DeviceRecorder* recorder = nullptr;  ///< on a device that is to be traced
   bool is_traced = false;                        ///< this step
   RankComms comms;
+  /// Of the groups that have been asked for.
+  std::array<std::vector<int>, static_cast<size_t>(plan::Group::count)> group_ranks;
   Place place;
   kernels::Tensor scalars;  ///< f64 [1, Scalar::count]
 };
@@ -143,26 +154,30 @@ void run_op(RankContext& rank, Op op, Pass pass, Stream on, const plan::OpCost& 
 }
 
 /// Runs `body`, a communicator call taking the ready time and returning CommTiming, as one launch
-/// of `op`.
+/// of `instr`.
 template <typename Body>
-void run_comm(RankContext& rank, Op op, Pass pass, Stream on, plan::Group group, Body&& body) {
-  profiler::OpTag tag = tag_of(rank, op, pass, {});
-  const auto stream = static_cast<int>(on);
+void run_comm(RankContext& rank, const plan::Instr& instr, Body&& body) {
+  profiler::OpTag tag = tag_of(rank, instr.op, instr.pass, {});
+  const auto stream = static_cast<int>(instr.stream);
   const profiler::NvtxRange range(tag.name);
   const int64_t ready = rank.timeline.launch(stream, false);
-  const auto kind = plan::op_row(op).kind == plan::OpKind::p2p ? profiler::RecordKind::p2p
-                                                               : profiler::RecordKind::collective;
+  const auto kind = plan::op_row(instr.op).kind == plan::OpKind::p2p
+                        ? profiler::RecordKind::p2p
+                        : profiler::RecordKind::collective;
+  const profiler::Partners partners = rank.partners_of(instr);
   rank.backend.use_stream(stream);
   CommTiming timing;
   {
-    profiler::DeviceOpScope scope(rank.labels(),
-                                  device_op(rank, tag, on, kind, plan::name_of(group)));
+    profiler::DeviceOp labelled =
+        device_op(rank, tag, instr.stream, kind, plan::name_of(instr.group));
+    labelled.partners = partners;
+    profiler::DeviceOpScope scope(rank.labels(), labelled);
     timing = body(ready);
     scope.set_communication(timing.sent_bytes, timing.sequence);
   }
   tag.bytes = timing.sent_bytes;
-  rank.timeline.finish_communication(stream, kind, tag, plan::name_of(group), timing.sequence,
-                                     ready, timing.end_ns, timing.transfer_ns);
+  rank.timeline.finish_communication(stream, kind, tag, plan::name_of(instr.group), timing.sequence,
+                                     ready, timing.end_ns, timing.transfer_ns, partners);
 }
 
 /// Runs `body`, work of the host that the device needs.

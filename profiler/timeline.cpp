@@ -20,9 +20,10 @@ int64_t read_clock(clockid_t id) {
 int64_t thread_cpu_ns() { return read_clock(CLOCK_THREAD_CPUTIME_ID); }
 int64_t wall_ns() { return read_clock(CLOCK_MONOTONIC); }
 
-Timeline::Timeline(ClockMode mode, int rank, int num_streams, const HostCosts& costs)
+Timeline::Timeline(ClockMode mode, int rank, int num_streams, const HostCosts& costs, int device)
     : mode_(mode),
       rank_(rank),
+      device_(device),
       costs_(costs),
       streams_(static_cast<size_t>(num_streams)),
       last_starts_(static_cast<size_t>(costs.launch_queue)) {}
@@ -70,6 +71,8 @@ TraceRecord& Timeline::add_record(int stream, RecordKind kind, const OpTag& tag)
   record->step = trace_.step;
   record->kind = kind;
   record->stream = stream;
+  record->thread = 0;  // virtual hosts have one
+  record->device = stream == kHostStream ? -1 : device_;
   record->name = tag.name;
   record->layer = tag.layer;
   record->micro_batch = tag.micro_batch;
@@ -83,8 +86,29 @@ TraceRecord& Timeline::add_record(int stream, RecordKind kind, const OpTag& tag)
 }
 
 void Timeline::filter_last() {
-  if (is_last_new_ && keeps_ && !keeps_(trace_.records.back())) trace_.records.pop_back();
+  if (is_last_new_ && keeps_ && !keeps_(trace_.records.back())) {
+    std::vector<FurtherWait>& waits = trace_.further_waits;
+    const int64_t id = trace_.records.back().id;
+    while (!waits.empty() && waits.back().record_id == id) waits.pop_back();
+    trace_.records.pop_back();
+  }
   is_last_new_ = false;
+}
+
+void Timeline::add_further_waits(const TraceRecord& record, std::vector<int64_t>& awaited) {
+  if (level_ != TraceLevel::none) {
+    std::ranges::sort(awaited);
+    awaited.erase(std::unique(awaited.begin(), awaited.end()), awaited.end());
+    for (const int64_t id : awaited) {
+      if (id != record.producer_id) trace_.further_waits.push_back({record.id, id});
+    }
+  }
+  awaited.clear();
+}
+
+std::vector<int64_t> Timeline::further_of(const Event& event) const {
+  const size_t set = event.further_set;
+  return set == 0 || set > further_sets_.size() ? std::vector<int64_t>() : further_sets_[set - 1];
 }
 
 Event Timeline::finish(int stream, RecordKind kind, const OpTag& tag, int64_t start_ns,
@@ -96,14 +120,18 @@ Event Timeline::finish(int stream, RecordKind kind, const OpTag& tag, int64_t st
 
 Event Timeline::finish_communication(int stream, RecordKind kind, const OpTag& tag,
                                      const std::string& group, int64_t sequence, int64_t start_ns,
-                                     int64_t end_ns, int64_t transfer_ns) {
+                                     int64_t end_ns, int64_t transfer_ns,
+                                     const Partners& partners) {
   Stream& s = streams_[static_cast<size_t>(stream)];
   TraceRecord& record = add_record(stream, kind, tag);
   record.start_ns = start_ns;
   record.end_ns = end_ns;
   record.transfer_ns = transfer_ns;
   record.sequence = sequence;
+  record.communicator = partners.communicator;
+  record.peer = partners.peer;
   record.producer_id = s.producer_id;
+  add_further_waits(record, s.awaited);
   if (level_ != TraceLevel::none) record.group = group;
   s.end_ns = end_ns;
   if (!last_starts_.empty()) last_starts_[num_started_++ % last_starts_.size()] = start_ns;
@@ -115,11 +143,18 @@ Event Timeline::finish_communication(int stream, RecordKind kind, const OpTag& t
   return {end_ns, record.id};
 }
 
-Event Timeline::record_event(int stream) const {
+Event Timeline::record_event(int stream) {
   const Stream& s = streams_[static_cast<size_t>(stream)];
   // What the stream has been told to wait for comes before the point, as on a device.
-  if (s.producer_end_ns > s.end_ns) return {s.producer_end_ns, s.producer_id};
-  return {s.end_ns, s.last_record};
+  const bool is_waiting = s.producer_end_ns > s.end_ns;
+  Event event = {is_waiting ? s.producer_end_ns : s.end_ns,
+                 is_waiting ? s.producer_id : s.last_record};
+  if (s.awaited.empty()) return event;
+  std::vector<int64_t> all = s.awaited;
+  if (s.last_record != kNoRecord) all.push_back(s.last_record);
+  further_sets_.push_back(std::move(all));
+  event.further_set = static_cast<uint32_t>(further_sets_.size());
+  return event;
 }
 
 Event Timeline::record_slot(int stream) const {
@@ -130,6 +165,10 @@ Event Timeline::record_slot(int stream) const {
 
 void Timeline::wait_event(int stream, const Event& event) {
   Stream& s = streams_[static_cast<size_t>(stream)];
+  if (level_ != TraceLevel::none && event.record_id != kNoRecord) {
+    s.awaited.push_back(event.record_id);
+    for (const int64_t id : further_of(event)) s.awaited.push_back(id);
+  }
   if (event.record_id != kNoRecord && event.time_ns > s.producer_end_ns) {
     s.producer_end_ns = event.time_ns;
     s.producer_id = event.record_id;
@@ -141,6 +180,8 @@ void Timeline::synchronize(const Event& event, const OpTag& tag) {
   TraceRecord& record = add_record(kHostStream, RecordKind::host_sync, tag);
   record.start_ns = launch_start_ns_;
   record.producer_id = event.record_id;
+  std::vector<int64_t> awaited = further_of(event);
+  add_further_waits(record, awaited);
   record.sequence = -1;
   record.transfer_ns = 0;
   if (mode_ != ClockMode::wall) host_ns_ = std::max(host_ns_, event.time_ns) + costs_.sync_ns;
@@ -180,6 +221,7 @@ void Timeline::begin_step(int step, TraceLevel level) {
   num_graphs_ = 0;
   num_launches_ = 0;
   trace_ = StepTrace{rank_, step, host_ns(), 0, {}};
+  further_sets_.clear();
   is_last_new_ = false;
   num_started_ = 0;
   for (Stream& s : streams_) s = Stream{host_ns(), kNoRecord, kNoRecord, 0, 0};

@@ -32,6 +32,14 @@ struct HostCosts {
 struct Event {
   int64_t time_ns = 0;
   int64_t record_id = kNoRecord;
+  /// What else lies before the point, as a place in the timeline's list of such sets; 0: nothing.
+  uint32_t further_set = 0;
+};
+
+/// With whom a rank communicates, as in TraceRecord.
+struct Partners {
+  int64_t communicator = -1;
+  int32_t peer = -1;
 };
 
 /// Describes an operation for the trace. `name` must outlive the timeline (string literals or table
@@ -48,7 +56,8 @@ struct OpTag {
 /// Host clock and stream clocks of one rank. Not thread-safe.
 class Timeline {
  public:
-  Timeline(ClockMode mode, int rank, int num_streams, const HostCosts& costs);
+  /// `device`: of the rank's node, for the records.
+  Timeline(ClockMode mode, int rank, int num_streams, const HostCosts& costs, int device = -1);
 
   /// Begins an op: the host pays for the launch. Returns the earliest time the stream can start it.
   /// `is_captured`: a graph can hold the op. Communication is not captured and cuts the graph.
@@ -60,9 +69,9 @@ class Timeline {
   /// As finish(), for communication: from `start_ns`, when this rank was ready, to `end_ns`.
   Event finish_communication(int stream, RecordKind kind, const OpTag& tag,
                              const std::string& group, int64_t sequence, int64_t start_ns,
-                             int64_t end_ns, int64_t transfer_ns);
+                             int64_t end_ns, int64_t transfer_ns, const Partners& partners = {});
 
-  [[nodiscard]] Event record_event(int stream) const;
+  [[nodiscard]] Event record_event(int stream);
   /// In virtual time, when the last message of the stream got the buffer that it had to wait for.
   /// From then on the sender may overwrite its data, long before they have arrived. An empty event
   /// if the message did not have to wait.
@@ -110,14 +119,20 @@ class Timeline {
     int64_t producer_id = kNoRecord;
     int64_t producer_end_ns = 0;
     int64_t slot_ns = 0;  ///< when the last record, a message, got its buffer; 0: at once
+    /// All records that it has been told to wait for since, while records are kept.
+    std::vector<int64_t> awaited = {};
   };
 
   void wait_for_queue();
   TraceRecord& add_record(int stream, RecordKind kind, const OpTag& tag);
   void filter_last();
+  /// Of the record that was added last; `awaited` may name its producer, and records twice.
+  void add_further_waits(const TraceRecord& record, std::vector<int64_t>& awaited);
+  [[nodiscard]] std::vector<int64_t> further_of(const Event& event) const;
 
   ClockMode mode_;
   int rank_;
+  int device_;
   HostCosts costs_;
   std::vector<Stream> streams_;
   int64_t host_ns_ = 0;
@@ -132,6 +147,7 @@ class Timeline {
   bool graph_launched_ = false;
   TraceLevel level_ = TraceLevel::none;
   StepTrace trace_;
+  std::vector<std::vector<int64_t>> further_sets_;  ///< of events of this step
   int64_t next_id_ = 0;
   int64_t num_launches_ = 0;
   std::vector<int64_t>* durations_ = nullptr;

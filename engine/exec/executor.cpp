@@ -199,7 +199,7 @@ void Executor::run_launch(const Instr& instr, const plan::Sharing& sharing) {
 void Executor::communicate(const Instr& instr, const plan::Sharing& sharing) {
   const std::vector<Tensor> t = resolve_all(instr);
   Communicator& comm = rank_.comms.of(instr.group);
-  run_comm(rank_, instr.op, instr.pass, instr.stream, instr.group, [&](int64_t ready_ns) {
+  run_comm(rank_, instr, [&](int64_t ready_ns) {
     const CommStart start(ready_ns, sharing.links);
     if (instr.verb == Verb::send) {
       return comm.send(instr.peer, plan::message_tag(instr, item_), t[0].data, t[0].bytes(),

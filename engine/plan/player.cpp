@@ -39,6 +39,7 @@ struct Cursor {
   int64_t end_ns = 0;
   int64_t transfer_ns = 0;
   int64_t sequence = 0;
+  profiler::Partners partners;
   const Route* route = nullptr;
 
   [[nodiscard]] int rank() const { return played.program->rank; }
@@ -87,7 +88,8 @@ class Player {
           profiler::ClockMode::virtual_modelled, rank.program->rank,
           static_cast<int>(Stream::count),
           profiler::HostCosts{hardware.launch_ns, hardware.graph_launch_ns, hardware.sync_ns,
-                              options.launch_queue});
+                              options.launch_queue},
+          static_cast<int>(hardware.local_device_of(rank.program->rank)));
       if (options.keeps_record) {
         cursor.timeline->filter_records(
             [&keeps = options.keeps_record, place = cursors_.size() - 1](
@@ -232,7 +234,7 @@ class Player {
     profiler::OpTag tag = tag_of(c, instr, {});
     tag.bytes = sent_bytes(*c.played.program, c.segment(), instr, c.route);
     c.timeline->finish_communication(stream, kind, tag, name_of(instr.group), c.sequence,
-                                     c.ready_ns, c.end_ns, c.transfer_ns);
+                                     c.ready_ns, c.end_ns, c.transfer_ns, c.partners);
     return true;
   }
 
@@ -266,6 +268,7 @@ class Player {
       c.transfer_ns = transfer;
       c.end_ns = latest + transfer;
       c.sequence = meeting.num_calls;
+      c.partners = {meeting.ranks.front(), -1};
       c.is_released = true;
     }
     ++meeting.num_calls;
@@ -298,7 +301,9 @@ class Player {
 
   void exchange(size_t index, const Instr& instr) {
     Cursor& c = cursors_[index];
-    const int peer = layout_.group_ranks(instr.group, c.rank())[static_cast<size_t>(instr.peer)];
+    const std::vector<int> stages = layout_.group_ranks(instr.group, c.rank());
+    const int peer = stages[static_cast<size_t>(instr.peer)];
+    c.partners = {stages.front(), peer};
     const bool is_send = instr.verb == Verb::send;
     const auto key = is_send ? std::pair(c.rank(), peer) : std::pair(peer, c.rank());
     const std::tuple place(key.first, key.second, message_tag(instr, c.current()));

@@ -98,6 +98,8 @@ struct HardwareSpec {
 
   [[nodiscard]] int64_t num_devices() const { return num_nodes * devices_per_node; }
   [[nodiscard]] int64_t node_of(int64_t rank) const { return rank / devices_per_node; }
+  /// Number of the rank's device on its node.
+  [[nodiscard]] int64_t local_device_of(int64_t rank) const { return rank % devices_per_node; }
 };
 
 inline bool is_of_amd(const HardwareSpec& hardware) { return hardware.vendor == Vendor::amd; }

@@ -32,6 +32,7 @@ struct DeviceOp {
   int32_t stream = 0;      ///< the engine's number of the stream that it is launched on
   const char* group = "";  ///< communication only
   int64_t sequence = -1;   ///< communication only
+  Partners partners = {};  ///< communication only
 };
 
 /// The ops of one step; ids are consecutive.

@@ -66,6 +66,63 @@ BOOST_AUTO_TEST_CASE(events_order_streams_and_name_the_producer) {
   BOOST_TEST(trace.records[3].producer_id == kNoRecord);  // a wait is for one op
 }
 
+BOOST_AUTO_TEST_CASE(records_name_all_that_they_waited_for) {
+  Timeline clock = started(4);
+  const Event late = run(clock, 0, 100);
+  const Event early = run(clock, 1, 20);
+  clock.wait_event(2, early);
+  clock.wait_event(2, late);
+  clock.wait_event(2, early);
+  run(clock, 2, 1);  // 2: waits for 0 and 1
+  run(clock, 2, 1);
+  clock.wait_event(1, late);
+  // A point behind records 1 and 0.
+  clock.wait_event(3, clock.record_event(1));
+  run(clock, 3, 1);  // 4
+  clock.wait_event(1, early);
+  clock.synchronize(clock.record_event(1), {"sync"});  // 5
+  const StepTrace trace = clock.end_step(clock.latest_ns());
+  BOOST_TEST(trace.records[2].producer_id == 0);
+  BOOST_TEST(trace.records[4].producer_id == 0);
+  BOOST_TEST(trace.records[5].producer_id == 0);
+  BOOST_TEST((trace.further_waits == std::vector<FurtherWait>{{2, 1}, {4, 1}, {5, 1}}));
+  BOOST_TEST(further_waits_of(trace, 4).size() == 1U);
+  BOOST_TEST(further_waits_of(trace, 3).empty());
+}
+
+BOOST_AUTO_TEST_CASE(what_is_left_out_leaves_no_waits) {
+  Timeline clock = started(3);
+  clock.filter_records([](const TraceRecord& record) { return record.id != 2; });
+  const Event first = run(clock, 0, 100);
+  const Event second = run(clock, 1, 20);
+  for (const int stream : {2, 2}) {
+    clock.wait_event(stream, first);
+    clock.wait_event(stream, second);
+    run(clock, stream, 1);
+  }
+  const StepTrace trace = clock.end_step(clock.latest_ns());
+  BOOST_TEST(trace.records.size() == 3U);
+  BOOST_TEST((trace.further_waits == std::vector<FurtherWait>{{3, 1}}));
+}
+
+BOOST_AUTO_TEST_CASE(records_say_where_they_ran) {
+  Timeline clock(ClockMode::virtual_modelled, 4, 2, kCosts, 3);
+  clock.begin_step(0, TraceLevel::all);
+  run(clock, 0, 100);
+  clock.finish_communication(1, RecordKind::p2p, {"send"}, "pp", 0, clock.launch(1), 50, 10,
+                             {1, 6});
+  clock.synchronize(clock.record_event(0), {"sync"});
+  const StepTrace trace = clock.end_step(clock.latest_ns());
+  for (const TraceRecord& record : trace.records) BOOST_TEST(record.thread == 0);
+  BOOST_TEST(trace.records[0].device == 3);
+  BOOST_TEST(trace.records[0].communicator == -1);
+  BOOST_TEST(trace.records[0].peer == -1);
+  BOOST_TEST(trace.records[1].device == 3);
+  BOOST_TEST(trace.records[1].communicator == 1);
+  BOOST_TEST(trace.records[1].peer == 6);
+  BOOST_TEST(trace.records[2].device == -1);
+}
+
 BOOST_AUTO_TEST_CASE(an_event_before_any_work_is_no_wait) {
   Timeline clock = started();
   clock.wait_event(0, clock.record_event(1));

@@ -112,6 +112,7 @@ DeviceActivity work_of(const Record& record, ActivityKind kind) {
   work.context = record.contextId;
   work.stream = record.streamId;
   work.correlation = record.correlationId;
+  work.device = static_cast<int32_t>(record.deviceId);
   work.start_ns = to_ns(record.start);
   work.end_ns = to_ns(record.end);
   return work;
@@ -191,6 +192,8 @@ class Decoder {
   void add_kernel(const CUpti_ActivityKernel10& kernel) {
     DeviceActivity work = work_of(kernel, ActivityKind::kernel);
     work.graph_node = kernel.graphNodeId;
+    work.grid = {kernel.gridX, kernel.gridY, kernel.gridZ};
+    work.block = {kernel.blockX, kernel.blockY, kernel.blockZ};
     // All records of a kernel point to the same text.
     const auto [known, is_new] =
         names_.try_emplace(kernel.name, static_cast<uint32_t>(out_.names.size()));

@@ -4,6 +4,7 @@
 // number the calls of the process in their order.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <limits>
@@ -73,7 +74,10 @@ struct DeviceActivity {
   int64_t start_ns = 0;
   int64_t end_ns = 0;
   int64_t bytes = 0;
-  uint32_t name = 0;  ///< kernels: index in DeviceActivities::names
+  uint32_t name = 0;                  ///< kernels: index in DeviceActivities::names
+  int32_t device = -1;                ///< as the tracing interface numbers the host's devices
+  std::array<int32_t, 3> grid = {};   ///< kernels: blocks
+  std::array<int32_t, 3> block = {};  ///< kernels: threads of a block
 };
 
 /// A call of the runtime or the driver.

@@ -29,8 +29,8 @@ class Replayer {
  public:
   Replayer(const DeviceActivities& raw, const GraphLabels& labels) : raw_(raw), labels_(labels) {
     order_.place_of.assign(raw.activities.size(), kNoActivity);
-    order_.producers.assign(raw.activities.size(), kNoActivity);
-    order_.sync_producers.assign(raw.syncs.size(), kNoActivity);
+    order_.producers.resize(raw.activities.size());
+    order_.sync_producers.resize(raw.syncs.size());
   }
 
   DeviceOrder run() {
@@ -119,7 +119,7 @@ class Replayer {
       order_.activities.push_back(step.position);
       const auto pending = pending_.find({a.context, a.stream});
       if (pending != pending_.end()) {
-        order_.producers[static_cast<size_t>(step.position)] = pending->second;
+        order_.producers[static_cast<size_t>(step.position)] = std::move(pending->second);
         pending_.erase(pending);
       }
       last = later(last, step.position);
@@ -158,42 +158,44 @@ class Replayer {
   }
 
   void add_producer(int64_t position, int64_t producer) {
-    int64_t& known = order_.producers[static_cast<size_t>(position)];
-    known = later(known, producer);
+    order_.producers[static_cast<size_t>(position)].push_back(producer);
   }
 
   void synchronize(int64_t position) {
     const Synchronization& sync = raw_.syncs[static_cast<size_t>(position)];
-    int64_t producer = kNoActivity;
+    std::vector<int64_t> producers;
+    const auto add = [&](int64_t producer) {
+      if (producer != kNoActivity) producers.push_back(producer);
+    };
     if (sync.kind == SyncKind::event || sync.kind == SyncKind::stream_wait) {
       ++order_.num_waits;
       const auto event = event_tails_.find(sync.sync_id);
       if (sync.sync_id == kNoSyncId || event == event_tails_.end()) {
         ++order_.num_unresolved_waits;
       } else {
-        producer = event->second;
+        add(event->second);
       }
     } else if (sync.kind == SyncKind::stream) {
-      producer = tail_of({sync.context, sync.stream});
+      add(tail_of({sync.context, sync.stream}));
     } else if (sync.kind == SyncKind::device) {
       for (const auto& [stream, tail] : tails_) {
-        if (stream.first == sync.context) producer = later(producer, tail);
+        if (stream.first == sync.context) add(tail);
       }
     }
     if (sync.kind == SyncKind::stream_wait) {
-      if (producer == kNoActivity) return;
-      const auto [pending, is_first] = pending_.try_emplace({sync.context, sync.stream}, producer);
-      if (!is_first) pending->second = later(pending->second, producer);
+      if (producers.empty()) return;
+      std::vector<int64_t>& pending = pending_[{sync.context, sync.stream}];
+      pending.insert(pending.end(), producers.begin(), producers.end());
     } else {
-      order_.sync_producers[static_cast<size_t>(position)] = producer;
+      order_.sync_producers[static_cast<size_t>(position)] = std::move(producers);
     }
   }
 
   const DeviceActivities& raw_;
   const GraphLabels& labels_;
   DeviceOrder order_;
-  std::map<StreamKey, int64_t> tails_;    ///< what the next work on the stream comes after
-  std::map<StreamKey, int64_t> pending_;  ///< what the stream was told to wait for
+  std::map<StreamKey, int64_t> tails_;  ///< what the next work on the stream comes after
+  std::map<StreamKey, std::vector<int64_t>> pending_;  ///< what the stream was told to wait for
   std::unordered_map<uint64_t, int64_t> event_tails_;
 };
 

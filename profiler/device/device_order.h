@@ -16,12 +16,13 @@ constexpr int64_t kNoActivity = -1;
 struct DeviceOrder {
   std::vector<int64_t> activities;  ///< those with times, in program order
   std::vector<int64_t> place_of;    ///< by activity: its place in `activities`, or kNoActivity
-  std::vector<int64_t>
-      producers;  ///< by activity: the latest-ending one that its stream waited for
-  std::vector<int64_t> sync_producers;  ///< by synchronisation: what the host waited for
-  int64_t num_untimed = 0;              ///< activities without usable times
-  int64_t num_waits = 0;                ///< waits of a stream or of the host for an event
-  int64_t num_unresolved_waits = 0;     ///< of those, with an event nobody recorded in this step
+  /// Activities that are waited for, perhaps several times: by activity, of its stream; by
+  /// synchronisation, of the host.
+  std::vector<std::vector<int64_t>> producers;
+  std::vector<std::vector<int64_t>> sync_producers;
+  int64_t num_untimed = 0;           ///< activities without usable times
+  int64_t num_waits = 0;             ///< waits of a stream or of the host for an event
+  int64_t num_unresolved_waits = 0;  ///< of those, with an event nobody recorded in this step
 };
 
 /// Calls are in the order of their correlation ids, wherever the counter wraps; nodes of one graph

@@ -22,10 +22,10 @@ constexpr int64_t kReplayStride = int64_t{1} << 32;
 struct Draft {
   TraceRecord record;
   std::string detail;
-  int64_t longest_ns = 0;          // of the work that `detail` names
-  int64_t call = 0;                // place of its call among the calls
-  int64_t place = 0;               // place among the work of one call
-  std::vector<int64_t> producers;  // activities
+  int64_t longest_ns = 0;                       // of the work that `detail` names
+  int64_t call = 0;                             // place of its call among the calls
+  int64_t place = 0;                            // place among the work of one call
+  std::vector<std::vector<int64_t>> producers;  // activities, those of each wait together
 };
 
 /// The records of one run of an op on one rank.
@@ -101,6 +101,7 @@ class Converter {
         calls_(raw, ops, labels),
         streams_(raw, order_, calls_, window.ranks),
         short_names_(raw.names.size()),
+        kernels_(raw.names.size()),
         drafts_(window.ranks.size()),
         draft_of_(raw.activities.size(), {-1, 0}),
         last_launch_ns_(window.ranks.size(), window.start_ns) {}
@@ -130,6 +131,12 @@ class Converter {
     return correlation_distance(correlation, base_);
   }
 
+  /// Threads count in the order in which their work comes: the system's ids say nothing.
+  int32_t thread_number_of(uint32_t thread) {
+    return thread_numbers_.try_emplace(thread, static_cast<int32_t>(thread_numbers_.size()))
+        .first->second;
+  }
+
   std::string detail_of(const DeviceActivity& activity) {
     switch (activity.kind) {
       case ActivityKind::copy:
@@ -145,6 +152,19 @@ class Converter {
     std::string& name = short_names_[activity.name];
     if (name.empty()) name = short_kernel_name(raw_.names[activity.name]);
     return name.empty() ? "kernel" : name;
+  }
+
+  /// What ran as the record.
+  void describe(const DeviceActivity& activity, Draft& draft) {
+    draft.detail = detail_of(activity);
+    draft.record.kernel = {};
+    if (activity.kind == ActivityKind::kernel && activity.name < kernels_.size()) {
+      base::InternedString& kernel = kernels_[activity.name];
+      if (kernel.empty()) kernel = kernel_name_of(full_kernel_name(raw_.names[activity.name]), {});
+      draft.record.kernel = kernel;
+    }
+    draft.record.grid = activity.grid;
+    draft.record.block = activity.block;
   }
 
   void add_activity(int64_t position) {
@@ -181,18 +201,20 @@ class Converter {
   Draft draft_work(const DeviceActivity& activity, int64_t position, const Owner& owner, int rank,
                    const ApiCall* call) {
     Draft draft;
-    draft.detail = detail_of(activity);
     draft.longest_ns = activity.end_ns - activity.start_ns;
     draft.call = place_of_call(activity.correlation);
     draft.place = order_.place_of[static_cast<size_t>(position)];
     draft.producers.push_back(order_.producers[static_cast<size_t>(position)]);
     TraceRecord& record = draft.record;
+    describe(activity, draft);
     record.kind = kind_of(activity, owner, draft.detail);
+    record.device = activity.device;
     record.stream = streams_.number_of(activity, rank);
     record.start_ns = activity.start_ns;
     record.end_ns = activity.end_ns;
     if (record.kind == RecordKind::memcpy) record.bytes = activity.bytes;
     label(owner, draft);
+    if (record.kernel == record.name) record.kernel = {};
     if (record.kind == RecordKind::collective && !owner.is_labelled) record.group = "nccl";
     set_launch(activity, rank, call, record);
     if (activity.kind == ActivityKind::graph || activity.graph_node != 0) {
@@ -214,6 +236,8 @@ class Converter {
     if (!is_communication(record.kind)) return;
     record.group = owner.op.group;
     record.sequence = owner.op.sequence;
+    record.communicator = owner.op.partners.communicator;
+    record.peer = owner.op.partners.peer;
   }
 
   void set_launch(const DeviceActivity& activity, int rank, const ApiCall* call,
@@ -225,6 +249,7 @@ class Converter {
       record.launch_start_ns = record.launch_end_ns = std::min(last_ns, activity.start_ns);
       return;
     }
+    record.thread = thread_number_of(call->thread);
     const int64_t enqueued_ns = activity.is_blocking ? call->start_ns : call->end_ns;
     record.launch_end_ns = std::min(enqueued_ns, activity.start_ns);
     record.launch_start_ns = std::min(call->start_ns, record.launch_end_ns);
@@ -241,7 +266,7 @@ class Converter {
     const int64_t duration_ns = activity.end_ns - activity.start_ns;
     if (duration_ns > draft.longest_ns) {
       draft.longest_ns = duration_ns;
-      draft.detail = detail_of(activity);
+      describe(activity, draft);
     }
     draft.producers.push_back(order_.producers[static_cast<size_t>(position)]);
   }
@@ -251,10 +276,11 @@ class Converter {
     draft.detail = copy.detail;
     draft.call = copy.call;
     draft.place = copy.place + 1;
-    draft.producers.push_back(position);
+    draft.producers.push_back({position});
     draft.record.name = copy.record.name;
     draft.record.layer = copy.record.layer;
     draft.record.micro_batch = copy.record.micro_batch;
+    draft.record.thread = copy.record.thread;
     set_host_times(call.start_ns, call.end_ns, draft.record);
     host_drafts_.emplace_back(rank, std::move(draft));
   }
@@ -291,6 +317,7 @@ class Converter {
     draft.call = place_of_call(sync.correlation);
     draft.place = static_cast<int64_t>(raw_.activities.size() + i);  // after the work of its call
     draft.producers.push_back(order_.sync_producers[i]);
+    if (call != nullptr) draft.record.thread = thread_number_of(call->thread);
     set_host_times(start_ns, end_ns, draft.record);
     label(owner, draft);
     host_drafts_.emplace_back(rank, std::move(draft));
@@ -338,31 +365,44 @@ class Converter {
       record.rank = trace.rank;
       record.step = trace.step;
       if (is_communication(record.kind)) record.transfer_ns = record.end_ns - record.start_ns;
-      record.producer_id = producer_id_of(drafts[i], rank, ids);
+      set_producers(drafts[i], rank, ids, trace);
       if (record.kind != RecordKind::host_sync) {
         trace.end_ns = std::max(trace.end_ns, record.end_ns);
       }
       trace.records.push_back(std::move(record));
       step.details.push_back(std::move(drafts[i].detail));
     }
+    sort_further_waits(trace);
     return step;
   }
 
-  /// Ids by draft of the same rank. What waits for another rank's work has no producer here: why
-  /// that was late shows on that rank.
-  int64_t producer_id_of(const Draft& draft, int rank, const std::vector<int64_t>& ids) const {
-    int64_t producer_id = kNoRecord;
-    int64_t latest_ns = 0;
-    for (const int64_t position : draft.producers) {
-      if (position == kNoActivity) continue;
+  /// Ids by draft of the same rank. What waits for another rank's work at last has no producer
+  /// here: why that was late shows on that rank.
+  void set_producers(Draft& draft, int rank, const std::vector<int64_t>& ids, StepTrace& trace) {
+    TraceRecord& record = draft.record;
+    const auto id_of = [&](int64_t position) {
       const auto& [producer_rank, producer] = draft_of_[static_cast<size_t>(position)];
-      if (producer_rank != rank || ids[producer] >= draft.record.id) continue;
-      const int64_t end_ns = activity_at(position).end_ns;
-      if (producer_id != kNoRecord && end_ns <= latest_ns) continue;
-      producer_id = ids[producer];
+      return producer_rank == rank && ids[producer] < record.id ? ids[producer] : kNoRecord;
+    };
+    int64_t latest_ns = 0;
+    for (const std::vector<int64_t>& producers : draft.producers) {
+      if (producers.empty()) continue;
+      // Of those that end at once the first.
+      const int64_t last = *std::ranges::max_element(
+          producers, {}, [&](int64_t position) { return activity_at(position).end_ns; });
+      const int64_t end_ns = activity_at(last).end_ns;
+      if (id_of(last) == kNoRecord) continue;
+      if (record.producer_id != kNoRecord && end_ns <= latest_ns) continue;
+      record.producer_id = id_of(last);
       latest_ns = end_ns;
     }
-    return producer_id;
+    for (const std::vector<int64_t>& producers : draft.producers) {
+      for (const int64_t position : producers) {
+        const int64_t id = id_of(position);
+        if (id == kNoRecord || id == record.producer_id) continue;
+        trace.further_waits.push_back({record.id, id});
+      }
+    }
   }
 
   void set_facts() {
@@ -395,11 +435,13 @@ class Converter {
   StreamMap streams_;
   RecordingFacts facts_;
   std::vector<std::string> short_names_;
+  std::vector<base::InternedString> kernels_;  // full names
   // By rank: the index in the window's list.
   std::vector<std::vector<Draft>> drafts_;
   std::vector<std::pair<int, Draft>> host_drafts_;
   std::vector<std::pair<int, size_t>> draft_of_;  // by activity: rank and draft
   std::vector<int64_t> last_launch_ns_;
+  std::unordered_map<uint32_t, int32_t> thread_numbers_;
   std::map<std::pair<int, RunKey>, Run> runs_;
   std::map<std::pair<int, uint32_t>, int32_t> graph_ids_;
   std::map<int, int32_t> num_graphs_;

@@ -19,6 +19,7 @@ namespace moetune::profiler::testing {
 
 constexpr uint32_t kContext = 1;
 constexpr uint32_t kThread = 42;
+constexpr uint32_t kDevice = 2;
 
 /// Records in the order of the calls; decode() reads them as one buffer.
 class CannedBuffer {
@@ -36,6 +37,11 @@ class CannedBuffer {
     set_work(record, correlation, stream, start, end);
     record.name = name;
     record.graphNodeId = node;
+    record.gridX = 640;
+    record.gridY = 2;
+    record.gridZ = 1;
+    record.blockX = 128;
+    record.blockY = record.blockZ = 1;
     add(record);
   }
   void copy(uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end,
@@ -160,6 +166,7 @@ class CannedBuffer {
   static void set_work(Record& record, uint32_t correlation, uint32_t stream, uint64_t start,
                        uint64_t end) {
     record.correlationId = correlation;
+    record.deviceId = kDevice;
     record.contextId = kContext;
     record.streamId = stream;
     record.start = start;

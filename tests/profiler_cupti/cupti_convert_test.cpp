@@ -59,8 +59,65 @@ BOOST_AUTO_TEST_CASE(kernel_gets_its_op_and_its_launch) {
   BOOST_TEST(record.start_ns == 1200);
   BOOST_TEST(record.end_ns == 1300);
   BOOST_TEST(record.graph_id == 0);
+  BOOST_TEST(record.thread == 0);
+  BOOST_TEST(record.device == 2);
+  BOOST_TEST(record.kernel == "void cub::scan<float>(float*)");
+  BOOST_TEST((record.grid == std::array<int32_t, 3>{640, 2, 1}));
+  BOOST_TEST((record.block == std::array<int32_t, 3>{128, 1, 1}));
+  BOOST_TEST(record.communicator == -1);
+  BOOST_TEST(record.peer == -1);
   BOOST_TEST(converted.ranks[0].details.at(0) == "scan");
   BOOST_TEST(missing_text(converted.facts).empty());
+}
+
+BOOST_AUTO_TEST_CASE(threads_are_counted_and_messages_name_the_other_side) {
+  CannedStep step;
+  const OpId gemm = step.kernel_op("gemm");
+  const OpId send = step.comm_op("send.forward", "pp", 1, 0);
+  step.ops.ops.back().kind = RecordKind::p2p;
+  step.ops.ops.back().partners = {1, 5};
+  step.buffer.call(10, 1010, 1011, gemm, 4711);
+  step.buffer.kernel(10, 7, 1100, 1200);
+  step.buffer.call(11, 1012, 1013, send, 17);
+  step.buffer.copy(11, 8, 1200, 1210, CUPTI_ACTIVITY_MEMCPY_KIND_DTOD, 64);
+  step.buffer.call(12, 1014, 1015, send, 17);
+  step.buffer.kernel(12, 8, 1210, 1300, "ncclDevKernel_SendRecv");
+  step.buffer.call(13, 1016, 1017, gemm, 4711);
+  step.buffer.kernel(13, 7, 1310, 1320, "gemm");
+  const StepTrace trace = step.trace();
+  BOOST_REQUIRE_EQUAL(trace.records.size(), 3U);
+  BOOST_TEST(trace.records[0].thread == 0);
+  BOOST_TEST(trace.records[1].thread == 1);
+  BOOST_TEST(trace.records[2].thread == 0);
+  BOOST_TEST(trace.records[0].kernel == "gemm(float*)");
+  BOOST_TEST(trace.records[2].kernel.empty());  // says no more than the record's name
+  const TraceRecord& message = trace.records[1];
+  BOOST_TEST(message.communicator == 1);
+  BOOST_TEST(message.peer == 5);
+  BOOST_TEST(message.kernel == "ncclDevKernel_SendRecv");  // the longest of its work
+  BOOST_TEST(message.grid[0] == 640);
+}
+
+BOOST_AUTO_TEST_CASE(all_that_is_waited_for_is_kept) {
+  CannedStep step;
+  const OpId id = step.kernel_op("gemm");
+  for (uint32_t i = 0; i < 3; ++i) {
+    step.buffer.call(10 + 2 * i, 1010 + 2 * i, 1011 + 2 * i, id);
+    step.buffer.kernel(10 + 2 * i, 7 + i, 1100, 1200 + 10 * i);
+    step.buffer.event(11 + 2 * i, 7 + i, 100 + i);
+  }
+  // Two waits for the earlier ends behind that for the last one, and one twice.
+  for (const uint32_t event : {2U, 0U, 1U, 1U}) step.buffer.wait(20 + event, 10, 100 + event);
+  step.buffer.call(30, 1050, 1051, id);
+  step.buffer.kernel(30, 10, 1300, 1400);
+  step.buffer.call(31, 1052, 1450);
+  step.buffer.sync(CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE, 31, 0, 1052, 1450);
+  const StepTrace trace = step.trace();
+  BOOST_REQUIRE_EQUAL(trace.records.size(), 5U);
+  BOOST_TEST(trace.records[3].producer_id == 2);
+  BOOST_TEST(trace.records[4].producer_id == 3);
+  const std::vector<FurtherWait> expected = {{3, 0}, {3, 1}, {4, 0}, {4, 1}, {4, 2}};
+  BOOST_TEST((trace.further_waits == expected));
 }
 
 BOOST_AUTO_TEST_CASE(runtime_and_driver_records_of_one_launch_are_one_launch) {

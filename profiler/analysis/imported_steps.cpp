@@ -245,12 +245,23 @@ void ImportedSteps::find_matched_ops(const CollectiveMatching& matching) {
       communicators_.emplace(std::pair(static_cast<int32_t>(part.trace), named.group), named.id);
       MatchedOp& matched = matched_ops_[part.trace][part.op];
       matched = {named.group, static_cast<int64_t>(i), one.transfer_ns};
+      matched.communicator = named.id;
       if (!exchange) continue;
       matched.opens = exchange->opens;
       matched.closes = exchange->closes;
       matched.received = exchange->received[number];
     }
   }
+}
+
+int32_t ImportedSteps::peer_of(const MatchedCollective& message, size_t part) const {
+  const CollectivePart& own = message.parts[part];
+  const ImportedTrace& trace = traces_[own.trace];
+  const int32_t named = trace.comms[trace.ops[own.op].comm].peer;
+  if (named >= 0 || message.parts.size() != 2) return named;
+  const std::optional<int64_t>& rank = traces_[message.parts[1 - part].trace].facts.rank;
+  const bool is_known = rank && *rank >= 0 && *rank <= std::numeric_limits<int32_t>::max();
+  return is_known ? static_cast<int32_t>(*rank) : -1;
 }
 
 /// Numbered one by one behind the collectives: a message has two ends, whatever the files count.
@@ -266,10 +277,20 @@ void ImportedSteps::find_matched_messages(const CollectiveMatching& matching) {
       const bool does_both =
           sends_and_receives(trace, trace.comms[trace.ops[one.parts[part].op].comm]);
       matched_ops_[one.parts[part].trace][one.parts[part].op] = {
-          kStages, static_cast<int64_t>(num_before + i), one.transfer_ns, part > 0 || does_both};
+          kStages,
+          static_cast<int64_t>(num_before + i),
+          one.transfer_ns,
+          part > 0 || does_both,
+          -1,
+          peer_of(one, part)};
       const uint32_t own = pipelines[one.parts[part].trace];
       const uint32_t first = pipelines[one.parts[0].trace];
       if (own != first) std::ranges::replace(pipelines, own, first);
+    }
+  }
+  for (const MatchedCollective& one : matching.messages) {
+    for (const CollectivePart& part : one.parts) {
+      matched_ops_[part.trace][part.op].communicator = pipelines[part.trace];
     }
   }
   for (uint32_t trace = 0; trace < pipelines.size(); ++trace) {
@@ -342,6 +363,8 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row, WorkNames& 
       if (is_exchange && names_ == RecordNames::numbers) record.name = kExpertExchange;
     }
   }
+  set_launch(rank, op, names, record);
+  set_partners(rank, row, record);
   return record;
 }
 
@@ -391,6 +414,7 @@ class ImportedSteps::Writer {
       }
     }
     finish_host();
+    sort_further_waits(step_);
     return std::move(step_);
   }
 
@@ -406,8 +430,9 @@ class ImportedSteps::Writer {
     return step_.records.back().id;
   }
 
+  /// `call`: in which the host waits or works; null: none.
   void add_host(RecordKind kind, const char* name, int64_t start_ns, int64_t end_ns,
-                int64_t producer = kNoRecord) {
+                const HostCall* call = nullptr, int64_t producer = kNoRecord) {
     TraceRecord record;
     record.rank = step_.rank;
     record.kind = kind;
@@ -416,6 +441,7 @@ class ImportedSteps::Writer {
     record.launch_start_ns = record.launch_end_ns = record.start_ns = start_ns;
     record.end_ns = std::max(start_ns, end_ns);
     record.producer_id = producer;
+    if (call != nullptr) record.thread = call->thread;
     host_ns_ = std::max(host_ns_, record.end_ns);
     add(std::move(record));
   }
@@ -458,6 +484,8 @@ class ImportedSteps::Writer {
       host_ns_ = std::max(host_ns_, record.launch_end_ns);
     }
     const int64_t id = add(std::move(record));
+    for (const int64_t producer : further_) step_.further_waits.push_back({id, producer});
+    further_.clear();
     follow_exchanges(row, id);
     device_end_ns_ = std::max(device_end_ns_, op.end_ns);
     // Programs have some dozens of streams; of each copy all are looked through.
@@ -471,7 +499,8 @@ class ImportedSteps::Writer {
     last_copy_ = call != nullptr && op.kind == ActivityKind::copy ? &op : nullptr;
     if (is_waited_for && call->end_ns > host_ns_) {
       const char* why = why_waiting({host_ns_, call->end_ns});
-      add_host(RecordKind::host_sync, why == nullptr ? "copy" : why, host_ns_, call->end_ns, id);
+      add_host(RecordKind::host_sync, why == nullptr ? "copy" : why, host_ns_, call->end_ns, call,
+               id);
     }
   }
 
@@ -564,11 +593,12 @@ class ImportedSteps::Writer {
              why != nullptr ? why
              : is_sync      ? "sync"
                             : "alloc",
-             start_ns, call.end_ns);
+             start_ns, call.end_ns, &call);
     last_copy_ = nullptr;
   }
 
-  /// What the stream has been told to wait for since its last work: what ends last of it.
+  /// What the stream has been told to wait for since its last work: what ends last of it. The rest
+  /// of what the file states of it goes to further_.
   Producer producer_of(const ImportedOp& op, int64_t moment_ns) {
     for (; next_wait_ != rank_.stream_waits.end() && next_wait_->wait_ns <= moment_ns;
          ++next_wait_) {
@@ -586,6 +616,9 @@ class ImportedSteps::Writer {
       // An event that was inferred may be the wrong one.
       if (one.is_inferred && end_of(one.id) > op.start_ns + kRoundingNs) continue;
       if (last.id == kNoRecord || end_of(last.id) < end_of(one.id)) last = one;
+    }
+    for (const Producer& one : own->second) {
+      if (!one.is_inferred && one.id != last.id) further_.push_back(one.id);
     }
     waiting_.erase(own);
     return last;
@@ -619,6 +652,7 @@ class ImportedSteps::Writer {
   int64_t received_ = 0;                      ///< elements that it brought
   std::vector<StreamWait>::const_iterator next_wait_;
   std::map<uint32_t, std::vector<Producer>> waiting_;  ///< by stream: records that it waits for
+  std::vector<int64_t> further_;  ///< that the next operation waits for beside its producer
   WorkNames work_names_;
   /// By stream: when each record of it was launched. Empty where no stream waits.
   std::map<uint32_t, std::vector<std::pair<int64_t, int64_t>>> launched_;

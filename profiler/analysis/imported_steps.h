@@ -38,7 +38,7 @@ TraceExtent extent_of(const ImportedTrace& trace);
 
 enum class RecordNames : uint8_t {
   numbers,  ///< for the replay: names in files are long, and every record has one
-  texts,    ///< for people: kernels and groups as the files call them, shortened
+  texts,  ///< for people: kernels and groups as the files call them, shortened; kernels also whole
 };
 
 /// Files have starts and lengths in microseconds with three decimals, each rounded by itself: what
@@ -58,13 +58,14 @@ constexpr int64_t kRoundingNs = 3;
 ///    them: an event is recorded on the stream of its thread's previous launch, and the stream of
 ///    the thread's next launch waits for it; of several events for the one recorded last on another
 ///    stream. Such a wait is marked as inferred, and dropped if its producer ended too late, by
-///    more than kRoundingNs. If nothing is known of a rank's waits, as its trace has neither syncs
-///    nor the calls that record events and wait for them, the kernel that is launched next after a
-///    matched receive, on another stream, waits for it, unless one such kernel of the rank began
-///    before its message was there.
+///    more than kRoundingNs. Of several waits the one for the latest end is the producer, and those
+///    that the file states are kept. If nothing is known of a rank's waits, as its trace has
+///    neither syncs nor the calls that record events and wait for them, the kernel that is launched
+///    next after a matched receive, on another stream, waits for it, unless one such kernel of the
+///    rank began before its message was there.
 ///  - One launching thread runs at a time. A sync during which another thread launches kernels is
 ///    ignored.
-///  - Device work without a launch gets the launch of the work before it.
+///  - Device work without a launch gets the launch of the work before it, but no thread.
 ///  - Kernels with the same name and number of threads count as the same kernel, "name/threads".
 ///  - A copy whose call returns after the copy has ended blocks the host. Where it had to wait for
 ///    work enqueued before it, so did the host: of the call no more than kUsualLaunchNs is
@@ -73,7 +74,8 @@ constexpr int64_t kRoundingNs = 3;
 ///  - A message between stages that is matched is a send and a receive. The time of others is
 ///    waiting for a stage. A collective, and a message of another group, transfers from the arrival
 ///    of the last matched rank on; if unmatched, all the time.
-///  - Ranks that matched messages connect are one pipeline.
+///  - Ranks that matched messages connect are one pipeline. The peer of a message is the rank that
+///    the file names, else the one that the file of its other end is of.
 ///  - Kernels between two exchanges of experts' rows (expert_exchanges.h) are of one layer. For
 ///    their size they have what their rank received. So have grouped products behind them, as of
 ///    weights' gradients that are left until then.
@@ -135,6 +137,8 @@ class ImportedSteps {
     int64_t sequence = 0;
     int64_t transfer_ns = 0;
     bool is_receive = false;  ///< of messages between stages: it waits for one
+    int64_t communicator = -1;
+    int32_t peer = -1;  ///< of messages: rank of the other side
     // Of expert exchanges (ExpertExchange):
     bool opens = false;
     bool closes = false;
@@ -157,10 +161,15 @@ class ImportedSteps {
   [[nodiscard]] static StepSlice whole_trace_of(const Rank& rank, const TraceWindows& windows);
   void find_matched_ops(const CollectiveMatching& matching);
   void find_matched_messages(const CollectiveMatching& matching);
+  [[nodiscard]] int32_t peer_of(const MatchedCollective& message, size_t part) const;
   [[nodiscard]] bool holds_up(const Rank& rank, const HostCall& call) const;
-  /// By name and launch shape: of records that are made, each written once.
+  /// By name and launch shape, whole ones of kernels by name: of records that are made, each
+  /// written once.
   using WorkNames = std::unordered_map<uint64_t, base::InternedString>;
   [[nodiscard]] TraceRecord record_of(const Rank& rank, uint32_t row, WorkNames& names) const;
+  void set_launch(const Rank& rank, const ImportedOp& op, WorkNames& names,
+                  TraceRecord& record) const;
+  void set_partners(const Rank& rank, uint32_t row, TraceRecord& record) const;
   [[nodiscard]] base::InternedString name_of_work(const Rank& rank, const ImportedOp& op,
                                                   WorkNames& names) const;
   [[nodiscard]] base::InternedString name_of_kernel(const Rank& rank, const ImportedOp& op) const;

@@ -17,7 +17,7 @@ using base::format_bytes;
 using base::format_ratio;
 
 /// Ceilings below it are not told.
-constexpr double kLeastToldRatio = 0.005;
+constexpr double kLeastToldCeiling = 0.005;
 
 /// What other verdicts say as a part of a line.
 std::string sentence(std::string text) {
@@ -48,7 +48,7 @@ void add_ceilings(const StepVerdict& verdict, std::vector<Evidence>& evidence) {
   std::vector<std::pair<double, const char*>> ceilings;
   for (const SubCauseRow& row : sub_causes()) {
     const double ratio = verdict.sub_ceilings[static_cast<size_t>(row.id)];
-    if (row.label == Wall::compute || ratio < kLeastToldRatio) continue;
+    if (row.label == Wall::compute || ratio < kLeastToldCeiling) continue;
     ceilings.emplace_back(ratio, row.name);
   }
   if (ceilings.empty()) return;

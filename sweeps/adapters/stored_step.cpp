@@ -54,6 +54,12 @@ std::vector<int32_t> ranks_of(const Diagnosis& diagnosis) {
   return ranks;
 }
 
+/// Whether all ranks are those that the files say.
+bool are_stated(const std::vector<int32_t>& ranks, const Diagnosis& diagnosis) {
+  return std::ranges::equal(ranks, diagnosis.traces, {}, {},
+                            [](const auto& trace) { return trace.facts.rank.value_or(-1); });
+}
+
 /// Whether all traces together span too much time (kMaxTraceNs).
 bool is_too_long(const std::vector<profiler::ImportedTrace>& traces) {
   double first_ns = std::numeric_limits<double>::max();
@@ -114,6 +120,7 @@ void add_stored_step(const Diagnosis& diagnosis, store::ShardContents& shard,
   std::vector<StepTrace> made = steps.make(middle);
   profiler::infer_producers(made, steps.communicators());
   const std::vector<int32_t> ranks = ranks_of(diagnosis);
+  const bool has_peers = are_stated(ranks, diagnosis);
   bool has_path = true;
   try {
     profiler::CriticalPath path = profiler::path_of_imported(made, steps.communicators());
@@ -140,6 +147,8 @@ void add_stored_step(const Diagnosis& diagnosis, store::ShardContents& shard,
       record.rank = trace.rank;
       record.step = trace.step;
       record.group = stored_group(record.group);
+      // Files name them by ranks, which are not those that were counted here.
+      if (!has_peers) record.peer = -1;
     }
     shard.traces.push_back(std::move(trace));
   }

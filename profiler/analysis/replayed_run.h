@@ -63,7 +63,8 @@ struct ReplayOptions {
   int64_t rounding_ns = 0;
 };
 
-/// The records of all ranks and their dependencies. Refers to the traces.
+/// The records of all ranks and their dependencies. A record waits for all producers that its trace
+/// states and that ended before it began. Refers to the traces.
 class ReplayedRun {
  public:
   /// `traces`: of one step on one clock, one per rank. Collectives are matched by communicator and
@@ -132,12 +133,19 @@ class ReplayedRun {
     int64_t receive_ns = 0;    ///< receives: their time if the message has arrived before
     /// For a launch that waited for the device: the op that ran when it returned.
     uint32_t queued_behind = kNone;
+    uint32_t further = kNone;  ///< first of its further waits
     /// If that op is a communication that the launched op waits for: how long before its end the
     /// launch returned. The launch then follows the end, which comes earlier when other ranks do.
     /// 0: it follows the start.
     int64_t queue_lead_ns = 0;
     int32_t instance = -1;
     bool is_on_host = false;
+  };
+  /// What an operation waits for beside its producer. Those of one are next to each other.
+  struct FurtherLink {
+    uint32_t op = kNone;
+    uint32_t producer = kNone;
+    int64_t lag_ns = 0;  ///< as of the producer
   };
   struct RankRows {
     std::vector<uint32_t> ops;  ///< in program order, contiguous in ops_
@@ -146,6 +154,16 @@ class ReplayedRun {
 
   /// Returns the last time of its records.
   int64_t add_rank(uint32_t trace);
+  /// `find`: the row of an id.
+  template <typename Find>
+  void add_further(uint32_t place, uint32_t first, const Find& find);
+  /// Calls `visit(link)` for each of an operation's further waits.
+  template <typename Visit>
+  void for_each_further(uint32_t place, const Visit& visit) const {
+    for (size_t i = links_[place].further; i < further_.size() && further_[i].op == place; ++i) {
+      visit(further_[i]);
+    }
+  }
   void match(const GroupInstances& communicators);
   void match_messages();
   void find_order();
@@ -162,13 +180,14 @@ class ReplayedRun {
     return op;
   }
   /// When the device could have begun, its time to begin included.
-  int64_t add_latency(Links& links, int64_t launched_ns, int64_t begun_ns) const;
+  int64_t add_latency(uint32_t place, int64_t launched_ns, int64_t begun_ns);
   void find_slack(std::span<const DeviceWork> others);
 
   std::span<const StepTrace> traces_;
   ReplayOptions options_;
   std::vector<ReplayOp> ops_;
   std::vector<Links> links_;
+  std::vector<FurtherLink> further_;  ///< by operation
   std::vector<uint32_t> communication_;
   std::vector<RankRows> ranks_;
   std::vector<uint32_t> meetings_;  ///< number of members of each

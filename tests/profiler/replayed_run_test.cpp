@@ -3,7 +3,11 @@
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <random>
+#include <span>
 #include <vector>
+
+#include "tests/profiler/synthetic_trace.h"
 
 namespace moetune::profiler {
 BOOST_AUTO_TEST_SUITE(replayed_runs)
@@ -183,6 +187,66 @@ BOOST_AUTO_TEST_CASE(a_producer_is_found_by_its_number) {
   BOOST_TEST(run.num_inferred_edges() == 0);
   BOOST_TEST(run.waited_ns() == 97'000);
   BOOST_TEST(run.step_ns(run.ops()) == 150'000);
+}
+
+// The latest end hides that the others are waited for, too, until it comes earlier.
+BOOST_AUTO_TEST_CASE(all_producers_are_waited_for) {
+  StepTrace trace;
+  add(trace, 0, 1000, 1000, 100'000);
+  add(trace, 1, 2000, 2000, 60'000);
+  add(trace, 2, 3000, 3000, 40'000);
+  add(trace, 3, 4000, 100'000, 150'000).producer_id = 0;
+  const auto without_first = [&] {
+    const ReplayedRun run(std::span(&trace, 1), {}, {});
+    BOOST_TEST(run.step_ns(run.ops()) == 150'000);
+    std::vector<ReplayOp> ops = run.ops();
+    ops[0].duration_ns = 0;
+    return run.step_ns(ops);
+  };
+  BOOST_TEST(without_first() == 60'000);  // ends with the second; the last one takes from 4,000 on
+  trace.further_waits = {{3, 2}};
+  BOOST_TEST(without_first() == 90'000);
+  trace.further_waits = {{3, 1}, {3, 2}};
+  BOOST_TEST(without_first() == 110'000);
+  // Itself, what comes behind it, and nobody are no producers.
+  trace.further_waits = {{3, 3}, {3, 4}, {3, 99}, {99, 1}};
+  BOOST_TEST(without_first() == 60'000);
+  // Of what goes on when it begins, the trace does not say how much was needed.
+  trace.records[1].end_ns = 120'000;
+  trace.further_waits = {{3, 1}};
+  BOOST_TEST(without_first() == 120'000);
+}
+
+BOOST_AUTO_TEST_CASE(a_host_waits_for_all_producers) {
+  StepTrace trace;
+  add(trace, 0, 1000, 1000, 100'000);
+  add(trace, 1, 2000, 2000, 60'000);
+  TraceRecord& sync = add(trace, kHostStream, 2000, 2000, 101'000);
+  sync.kind = RecordKind::host_sync;
+  sync.launch_start_ns = 2000;
+  sync.producer_id = 0;
+  trace.further_waits = {{2, 1}};
+  add(trace, 0, 102'000, 102'000, 110'000);
+  const ReplayedRun run(std::span(&trace, 1), {}, {});
+  BOOST_TEST(run.step_ns(run.ops()) == 110'000);
+  std::vector<ReplayOp> ops = run.ops();
+  ops[0].duration_ns = 0;
+  BOOST_TEST(run.step_ns(ops) == 70'000);
+  ops[2].is_waiting = false;
+  BOOST_TEST(run.step_ns(ops) == 60'000);
+}
+
+// With the waits of all records, whatever they are, the step takes what it took.
+BOOST_AUTO_TEST_CASE(random_steps_are_replayed_as_they_were) {
+  std::mt19937_64 random(11);
+  size_t num_waits = 0;
+  for (int i = 0; i < 200; ++i) {
+    const StepTrace trace = random_timeline_trace(random);
+    num_waits += trace.further_waits.size();
+    const ReplayedRun run(std::span(&trace, 1), {}, {});
+    BOOST_TEST(run.step_ns(run.ops()) == trace.end_ns - trace.start_ns);
+  }
+  BOOST_TEST(num_waits > 0U);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -81,7 +81,9 @@ inline StepTrace random_timeline_trace(std::mt19937_64& random) {
   for (int64_t i = 0; i < num_ops; ++i) {
     const auto stream = static_cast<int>(up_to(kStreams - 1));
     const auto other = static_cast<int>(up_to(kStreams - 1));
-    if (up_to(2) == 0) clock.wait_event(stream, clock.record_event(other));
+    while (up_to(2) == 0) {
+      clock.wait_event(stream, clock.record_event(static_cast<int>(up_to(kStreams - 1))));
+    }
     if (up_to(9) == 0 && !in_graph) clock.synchronize(clock.record_event(other), {"sync"});
     if (up_to(7) == 0) {
       if (in_graph) {

@@ -1,0 +1,305 @@
+// In which order the operations of a replayed step are looked at, and when each of them begins and
+// ends.
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "kernels/base/large_memory.h"
+#include "profiler/analysis/replayed_run.h"
+
+namespace moetune::profiler {
+namespace {
+
+/// Bits of an entry of the order. A record of the host has the first alone.
+constexpr uint32_t kLaunch = 1;
+constexpr uint32_t kDevice = 2;
+constexpr uint32_t kPlaceShift = 2;
+
+}  // namespace
+
+/// Finds an order of the parts of all operations: each has a launch and its part on the device.
+/// What waits for what is stated by events: an operation has begun, or it has ended.
+class ReplayedRun::Ordering {
+ public:
+  explicit Ordering(ReplayedRun& run)
+      : run_(run),
+        num_open_(2 * run.ops_.size()),
+        is_launched_(run.ops_.size()),
+        has_begun_(run.ops_.size()),
+        has_ended_(run.ops_.size()),
+        arrived_(run.meetings_.size()) {
+    base::reserve_large(first_edge_, num_open_.size() + 1);
+    first_edge_.resize(num_open_.size() + 1);
+    for_each_edge([&](size_t event, uint32_t /*part*/) { ++first_edge_[event + 1]; });
+    for (size_t i = 1; i < first_edge_.size(); ++i) first_edge_[i] += first_edge_[i - 1];
+    base::reserve_large(edges_, first_edge_.back());
+    edges_.resize(first_edge_.back());
+    std::vector<uint32_t> next(first_edge_.begin(), first_edge_.end() - 1);
+    for_each_edge([&](size_t event, uint32_t part) {
+      edges_[next[event]++] = part;
+      ++num_open_[part];
+    });
+    // A launch comes behind the one before it, and ahead of its operation.
+    for (const RankRows& rank : run.ranks_) {
+      for (const uint32_t place : rank.ops) {
+        if (place != rank.ops.front()) ++num_open_[launch_of(place)];
+        if (!is_host(place)) ++num_open_[device_of(place)];
+      }
+    }
+  }
+
+  std::vector<uint32_t> find() {
+    base::reserve_large(order_, run_.ops_.size());
+    for (const RankRows& rank : run_.ranks_) {
+      if (!rank.ops.empty() && num_open_[launch_of(rank.ops.front())] == 0) {
+        ready_.push_back(launch_of(rank.ops.front()));
+      }
+    }
+    std::vector<size_t> first_open(run_.ranks_.size());
+    do {
+      while (!ready_.empty()) {
+        const uint32_t part = ready_.back();
+        ready_.pop_back();
+        take(part);
+      }
+    } while (let_go(first_open));
+    return std::move(order_);
+  }
+
+ private:
+  static uint32_t launch_of(uint32_t place) { return 2 * place; }
+  static uint32_t device_of(uint32_t place) { return 2 * place + 1; }
+  static size_t begin_of(uint32_t place) { return 2 * size_t{place}; }
+  static size_t end_of(uint32_t place) { return 2 * size_t{place} + 1; }
+  [[nodiscard]] bool is_host(uint32_t place) const { return run_.links_[place].is_on_host; }
+
+  /// Calls `visit(event, part that waits for it)`.
+  template <typename Visit>
+  void for_each_edge(const Visit& visit) const {
+    for (uint32_t place = 0; place < run_.ops_.size(); ++place) {
+      const Links& links = run_.links_[place];
+      const uint32_t own = is_host(place) ? launch_of(place) : device_of(place);
+      if (links.producer != kNone) visit(end_of(links.producer), own);
+      run_.for_each_further(place,
+                            [&](const FurtherLink& link) { visit(end_of(link.producer), own); });
+      if (links.before != kNone) visit(end_of(links.before), own);
+      if (links.sender != kNone) visit(end_of(links.sender), own);
+      if (links.queued_behind == kNone) continue;
+      const bool is_end = links.queue_lead_ns > 0;
+      visit(is_end ? end_of(links.queued_behind) : begin_of(links.queued_behind), launch_of(place));
+    }
+  }
+
+  void release(uint32_t part) {
+    if (--num_open_[part] == 0) ready_.push_back(part);
+  }
+  void release_all(size_t event) {
+    for (size_t i = first_edge_[event]; i < first_edge_[event + 1]; ++i) release(edges_[i]);
+  }
+
+  void take(uint32_t part) {
+    const uint32_t place = part / 2;
+    const uint32_t entry = place << kPlaceShift;
+    if (part == launch_of(place)) {
+      order_.push_back(entry | kLaunch);
+      is_launched_[place] = true;
+      const std::vector<uint32_t>& own = run_.ranks_[run_.ops_[place].trace].ops;
+      if (place != own.back()) release(launch_of(place + 1));
+      if (is_host(place)) {
+        end(place);
+      } else {
+        release(device_of(place));
+      }
+      return;
+    }
+    // Most begin as soon as they are launched.
+    if (order_.back() == (entry | kLaunch)) {
+      order_.back() |= kDevice;
+    } else {
+      order_.push_back(entry | kDevice);
+    }
+    has_begun_[place] = true;
+    release_all(begin_of(place));
+    const uint32_t meeting = run_.links_[place].meeting;
+    if (meeting == kNone) return end(place);
+    arrived_[meeting].push_back(place);
+    if (arrived_[meeting].size() < run_.meetings_[meeting]) return;
+    for (const uint32_t member : arrived_[meeting]) end(member);
+  }
+
+  void end(uint32_t place) {
+    has_ended_[place] = true;
+    release_all(end_of(place));
+  }
+
+  /// Lost records or wrong sequences have made ranks wait for each other: the first operation that
+  /// stands still goes on by itself, with the time that it took. All before it on its own rank has
+  /// ended, so it waits for another one. False where nothing is left.
+  bool let_go(std::vector<size_t>& first_open) {
+    if (launch_one()) return true;
+    for (size_t rank = 0; rank < run_.ranks_.size(); ++rank) {
+      const std::vector<uint32_t>& own = run_.ranks_[rank].ops;
+      size_t& at = first_open[rank];
+      while (at < own.size() && has_ended_[own[at]]) ++at;
+      if (at == own.size()) continue;
+      const uint32_t place = own[at];
+      ReplayOp& op = run_.ops_[place];
+      Links& links = run_.links_[place];
+      const TraceRecord& record = run_.record_of(op);
+      op.slack_ns += record.end_ns - record.start_ns - op.duration_ns;
+      if (has_begun_[place]) {
+        --run_.meetings_[links.meeting];
+        std::erase(arrived_[links.meeting], place);
+        links.meeting = kNone;
+        end(place);
+      } else {
+        links.sender = kNone;
+        release(device_of(place));
+      }
+      return true;
+    }
+    return false;
+  }
+
+  /// Of launches that are thought to follow the end of a communication: that waits for something
+  /// launched later, so the first follows its start. False where there is none.
+  bool launch_one() {
+    first_unlaunched_.resize(run_.ranks_.size());
+    for (size_t rank = 0; rank < run_.ranks_.size(); ++rank) {
+      const std::vector<uint32_t>& own = run_.ranks_[rank].ops;
+      size_t& at = first_unlaunched_[rank];
+      while (at < own.size() && is_launched_[own[at]]) ++at;
+      if (at == own.size()) continue;
+      Links& links = run_.links_[own[at]];
+      if (links.queue_lead_ns == 0 || !has_begun_[links.queued_behind] ||
+          has_ended_[links.queued_behind]) {
+        continue;
+      }
+      links.queue_lead_ns = 0;
+      release(launch_of(own[at]));
+      return true;
+    }
+    return false;
+  }
+
+  ReplayedRun& run_;
+  std::vector<uint32_t> num_open_;        ///< by part: what it still waits for
+  std::vector<uint32_t> first_edge_;      ///< by event: of edges_
+  std::vector<uint32_t> edges_;           ///< parts that wait for the event
+  std::vector<size_t> first_unlaunched_;  ///< by rank
+  std::vector<bool> is_launched_;
+  std::vector<bool> has_begun_;
+  std::vector<bool> has_ended_;
+  std::vector<std::vector<uint32_t>> arrived_;  ///< by meeting
+  std::vector<uint32_t> ready_;
+  std::vector<uint32_t> order_;
+};
+
+void ReplayedRun::find_order() {
+  if (waits_for_later_) {
+    order_ = Ordering(*this).find();
+    return;
+  }
+  // Ranks that wait for none of the others: each in the order of its program.
+  base::reserve_large(order_, ops_.size());
+  for (uint32_t place = 0; place < ops_.size(); ++place) {
+    order_.push_back((place << kPlaceShift) | kLaunch | (links_[place].is_on_host ? 0 : kDevice));
+  }
+}
+
+int64_t ReplayedRun::room_ns(const ReplayOp& op, const Links& links, const Change& change,
+                             int64_t begun_ns, int64_t ended_ns) const {
+  if (op.queue_lag_ns == 0) return begun_ns;
+  if (links.queue_lead_ns > 0) return std::max(begun_ns, ended_ns - links.queue_lead_ns);
+  // If that operation becomes shorter, the queue moves on sooner.
+  const int64_t was_ns = ops_[links.queued_behind].duration_ns;
+  const int64_t is_ns = changed(links.queued_behind, change).duration_ns;
+  if (was_ns == is_ns || was_ns <= 0) return begun_ns + op.queue_lag_ns;
+  return begun_ns + static_cast<int64_t>(static_cast<double>(op.queue_lag_ns) *
+                                         static_cast<double>(is_ns) / static_cast<double>(was_ns));
+}
+
+int64_t ReplayedRun::step_ns(const std::vector<ReplayOp>& ops) const {
+  ReplayRoom room;
+  return step_ns([&](size_t place, ReplayOp& op) { op = ops[place]; }, room);
+}
+
+int64_t ReplayedRun::step_ns(const Change& change, ReplayRoom& room) const {
+  std::vector<int64_t> host;
+  for (const StepTrace& trace : traces_) host.push_back(trace.start_ns);
+  std::vector<int64_t>& ends = room.ends;
+  base::reserve_large(ends, ops_.size());
+  ends.assign(ops_.size(), start_ns_);
+  std::vector<int64_t>& begins = room.begins;  // of those launched that have not begun: launched
+  base::reserve_large(begins, ops_.size());
+  begins.assign(ops_.size(), 0);
+  struct Meeting {
+    uint32_t num_arrived = 0;
+    int64_t latest_ns = 0;
+    int64_t transfer_ns = 0;
+  };
+  std::vector<Meeting> meetings(meetings_.size());
+  std::vector<std::vector<uint32_t>> arrived(meetings_.size());
+  int64_t end_ns = start_ns_;
+  for (const uint32_t entry : order_) {
+    const uint32_t place = entry >> kPlaceShift;
+    const ReplayOp op = changed(place, change);
+    const Links& links = links_[place];
+    if ((entry & kLaunch) != 0) {
+      int64_t& host_ns = host[op.trace];
+      host_ns += op.gap_ns + op.launch_ns;
+      if (links.queued_behind != kNone) {
+        host_ns = std::max(host_ns, room_ns(op, links, change, begins[links.queued_behind],
+                                            ends[links.queued_behind]));
+      }
+      begins[place] = host_ns;
+      if (links.is_on_host) {
+        if (op.is_waiting && links.producer != kNone) {
+          host_ns = std::max(host_ns, ends[links.producer]);
+        }
+        if (op.is_waiting && links.further != kNone) {
+          for_each_further(place, [&](const FurtherLink& link) {
+            host_ns = std::max(host_ns, ends[link.producer]);
+          });
+        }
+        host_ns += op.slack_ns + op.duration_ns;
+        ends[place] = host_ns;
+        end_ns = std::max(end_ns, host_ns);
+      }
+    }
+    if ((entry & kDevice) == 0) continue;
+    int64_t ready_ns = begins[place] + links.latency_ns;
+    if (links.before != kNone) ready_ns = std::max(ready_ns, ends[links.before] + links.gap_ns);
+    if (links.producer != kNone) {
+      ready_ns = std::max(ready_ns, ends[links.producer] + links.lag_ns);
+    }
+    for_each_further(place, [&](const FurtherLink& link) {
+      ready_ns = std::max(ready_ns, ends[link.producer] + link.lag_ns);
+    });
+    ready_ns += op.slack_ns + op.shared_ns;
+    begins[place] = ready_ns;
+    if (links.meeting != kNone) {
+      Meeting& meeting = meetings[links.meeting];
+      meeting.latest_ns = std::max(meeting.latest_ns, ready_ns);
+      meeting.transfer_ns = std::max(meeting.transfer_ns, op.duration_ns);
+      arrived[links.meeting].push_back(place);
+      if (++meeting.num_arrived < meetings_[links.meeting]) continue;
+      for (const uint32_t member : arrived[links.meeting]) {
+        const int64_t met_ns =
+            changed(member, change).is_waiting ? meeting.latest_ns : begins[member];
+        ends[member] = met_ns + meeting.transfer_ns;
+        end_ns = std::max(end_ns, ends[member]);
+      }
+    } else if (links.sender != kNone) {
+      ends[place] = op.is_waiting ? std::max(ready_ns + links.receive_ns, ends[links.sender])
+                                  : ready_ns + op.duration_ns;
+    } else {
+      ends[place] = ready_ns + (op.is_waiting ? op.slot_wait_ns : 0) + op.duration_ns;
+    }
+    end_ns = std::max(end_ns, ends[place]);
+  }
+  for (const int64_t host_ns : host) end_ns = std::max(end_ns, host_ns);
+  return end_ns - start_ns_ + tail_ns_;
+}
+
+}  // namespace moetune::profiler

@@ -2,6 +2,7 @@
 #include "profiler/analysis/imported_steps.h"
 
 #include <algorithm>
+#include <array>
 #include <boost/test/unit_test.hpp>
 #include <string>
 
@@ -291,6 +292,85 @@ BOOST_AUTO_TEST_CASE(a_wait_that_the_file_states_is_an_edge) {
   BOOST_TEST(step.records[2].start_ns == 35'000);
   BOOST_TEST(step.records[2].producer_id == step.records[0].id);
   BOOST_TEST(step.records[3].producer_id == kNoRecord);
+}
+
+// The wait for the latest end is the producer; the others are kept beside it.
+BOOST_AUTO_TEST_CASE(all_waits_that_the_file_states_are_kept) {
+  const auto step_of = [](bool has_streams) {
+    ImportedTrace trace;
+    trace.facts.file = "made";
+    std::vector<uint16_t> streams;
+    for (int64_t id = 0; id < 4; ++id) streams.push_back(trace.stream_row({2, 7 + id}));
+    const uint16_t thread = trace.thread_row({1, 1});
+    const uint32_t gemm = trace.names.intern("gemm");
+    int64_t at_ns = 0;
+    uint32_t correlation = 0;
+    const auto call = [&](CallKind kind) {
+      trace.calls.add({at_ns, at_ns + 1000, gemm, ++correlation, thread, kind});
+      at_ns += 2000;
+      return correlation;
+    };
+    const auto op = [&](int64_t start_ns, int64_t end_ns, uint16_t stream) {
+      ImportedOp one;
+      one.start_ns = start_ns;
+      one.end_ns = end_ns;
+      one.correlation = call(CallKind::launch);
+      one.name = gemm;
+      one.stream = stream;
+      trace.ops.add(one);
+    };
+    for (size_t i = 0; i < 3; ++i) {
+      op(50'000, 60'000 + 10'000 * static_cast<int64_t>(i), streams[i]);
+      ImportedSync sync;
+      sync.kind = SyncKind::stream_wait;
+      if (has_streams) sync.stream = streams[3];
+      if (has_streams) sync.producer_stream = streams[i];
+      sync.record_correlation = call(CallKind::event_record);
+      sync.correlation = call(CallKind::stream_wait);
+      trace.syncs.push_back(sync);
+    }
+    op(81'000, 90'000, streams[3]);
+    trace.finish();
+    return steps_of(trace).at(0);
+  };
+  const StepTrace stated = step_of(true);
+  BOOST_REQUIRE(stated.records.size() == 4u);
+  BOOST_TEST(stated.records[3].producer_id == 2);
+  BOOST_TEST((stated.further_waits == std::vector<FurtherWait>{{3, 0}, {3, 1}}));
+  BOOST_TEST(stated.records[3].device == 2);
+  // What follows from the order of calls alone may be wrong: the latest is enough of it.
+  const StepTrace inferred = step_of(false);
+  BOOST_REQUIRE(inferred.records.size() == 4u);
+  BOOST_TEST(inferred.further_waits.empty());
+}
+
+BOOST_AUTO_TEST_CASE(records_say_what_was_launched_by_whom) {
+  EventText events;
+  const std::string more = R"(, "grid": [640, 2, 1], "block": [128, 1, 1])";
+  const std::string name = "void ns::gemm<float>(float*)";
+  events.call(0, 5, 1, "cudaLaunchKernel", 4).kernel(10, 20, 1, name, 7, more);
+  events.call(6, 2, 2, "cudaLaunchKernel", 9).kernel(40, 20, 2, "plain", 8);
+  events.call(20, 41, 0, "cudaDeviceSynchronize", 9);
+  const ImportedTrace trace = events.read();
+  for (const RecordNames names : {RecordNames::numbers, RecordNames::texts}) {
+    const ImportedSteps steps(std::span(&trace, 1), {}, names);
+    const StepTrace step = steps.make(0).at(0);
+    BOOST_REQUIRE(step.records.size() == 3u);
+    const TraceRecord& first = step.records[0];
+    const TraceRecord& second = step.records[1];
+    BOOST_TEST(first.thread >= 0);
+    BOOST_TEST(second.thread >= 0);
+    BOOST_TEST(first.thread != second.thread);
+    BOOST_TEST(step.records[2].thread == second.thread);
+    BOOST_TEST(step.records[2].device == -1);
+    BOOST_TEST(first.device == 0);
+    BOOST_TEST((first.grid == std::array<int32_t, 3>{640, 2, 1}));
+    BOOST_TEST((first.block == std::array<int32_t, 3>{128, 1, 1}));
+    BOOST_TEST(second.grid[0] == 0);
+    // The replay has numbers for names. A name that is whole is there once.
+    BOOST_TEST(first.kernel == (names == RecordNames::texts ? name : std::string()));
+    BOOST_TEST(second.kernel.empty());
+  }
 }
 
 // Starts and lengths in a file are rounded to the nanosecond, each by itself.

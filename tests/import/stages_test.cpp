@@ -203,6 +203,21 @@ BOOST_AUTO_TEST_CASE(the_ends_of_messages_are_matched_by_their_sequence) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(records_of_messages_name_pipeline_and_peer) {
+  const std::vector<ImportedTrace> traces = two_stages(1, 0);
+  const ImportedSteps steps(traces, match_across_ranks(traces));
+  for (const StepTrace& step : steps.make(0)) {
+    size_t num_messages = 0;
+    for (const TraceRecord& record : step.records) {
+      const bool is_message = record.kind == RecordKind::p2p;
+      num_messages += is_message ? 1 : 0;
+      BOOST_TEST(record.peer == (is_message ? 1 - step.rank : -1));
+      BOOST_TEST(record.communicator == (is_message ? 0 : -1));
+    }
+    BOOST_TEST(num_messages > 0U);
+  }
+}
+
 // The second clock is a second ahead: no message may end before it was sent.
 BOOST_AUTO_TEST_CASE(clocks_are_shifted_so_that_messages_come_after_they_are_sent) {
   std::vector<ImportedTrace> traces = two_stages(1, 0);

@@ -121,6 +121,22 @@ BOOST_AUTO_TEST_CASE(arrows_lead_from_launches_and_across_streams) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(arrows_lead_from_all_that_was_waited_for) {
+  std::vector<StepTrace> traces = sample();
+  traces[0].records[1].producer_id = 0;
+  traces[0].further_waits = {{1, 0}, {1, 2}, {1, 3}, {1, 77}};
+  const json events = exported(traces)["traceEvents"];
+  int num_waits = 0;
+  for (const json& event : events) {
+    if (event["ph"] == "s" && event["name"] == "waits for") ++num_waits;
+    if (event["ph"] != "X" || !event["args"].contains("further_producer_ids")) continue;
+    BOOST_TEST((event["args"]["further_producer_ids"] == json{0, 2, 3, 77}));
+    BOOST_TEST(event["args"]["id"] == 1);
+  }
+  // From the producer and the host: 2 is of the same stream, and nobody is 77.
+  BOOST_TEST(num_waits == 2);
+}
+
 // What waited for a message's memory has gone on before the message arrived.
 BOOST_AUTO_TEST_CASE(arrows_never_lead_back_from_a_message) {
   std::vector<StepTrace> traces = sample();

@@ -1,6 +1,10 @@
 // What files say of single operations beyond their times: who launched them, as what, and with whom
 // they communicate.
+#include <fmt/format.h>
+
+#include <array>
 #include <limits>
+#include <map>
 
 #include "profiler/analysis/imported_steps.h"
 
@@ -19,6 +23,37 @@ std::array<int32_t, 3> extents_of(const std::array<uint32_t, 3>& stated) {
 }
 
 }  // namespace
+
+ImportedSteps::Identity ImportedSteps::identity_of(const ImportedTrace& trace,
+                                                   const CommCall& comm) {
+  const auto text = [&](uint32_t name) {
+    return name == kNoRow ? std::string() : trace.names[name];
+  };
+  return {text(comm.description), text(comm.group), text(comm.members)};
+}
+
+int64_t ImportedSteps::id_of(const Identity& identity) {
+  const auto next = static_cast<int64_t>(communicator_ids_.size()) + 1;
+  return communicator_ids_.try_emplace(identity, next).first->second;
+}
+
+void ImportedSteps::find_communicators(Rank& rank) {
+  if (names_ != RecordNames::texts) return;
+  const ImportedTrace& trace = traces_[rank.trace];
+  std::map<std::array<uint32_t, 3>, int64_t> known;  // by rows of names
+  for (const CommCall& comm : trace.comms) {
+    const auto [at, is_new] = known.try_emplace({comm.description, comm.group, comm.members}, -1);
+    const bool is_named = comm.description != kNoRow || comm.group != kNoRow;
+    if (is_new && is_named) {
+      Identity identity = identity_of(trace, comm);
+      if (identity[2].empty() && !communicator_ids_.contains(identity)) {
+        identity[2] = fmt::format("of trace {}", rank.trace);
+      }
+      at->second = id_of(identity);
+    }
+    rank.communicators.push_back(at->second);
+  }
+}
 
 void ImportedSteps::set_launch(const Rank& rank, const ImportedOp& op, WorkNames& names,
                                TraceRecord& record) const {
@@ -44,10 +79,14 @@ void ImportedSteps::set_partners(const Rank& rank, uint32_t row, TraceRecord& re
   if (record.group.empty()) return;
   const auto matched = matched_ops_[rank.trace].find(row);
   const bool is_matched = matched != matched_ops_[rank.trace].end();
-  if (is_matched) record.communicator = matched->second.communicator;
+  const uint32_t comm = traces_[rank.trace].ops[row].comm;
+  if (is_matched) {
+    record.communicator = matched->second.communicator;
+  } else if (comm < rank.communicators.size() && record.kind == RecordKind::collective) {
+    record.communicator = rank.communicators[comm];
+  }
   if (record.kind != RecordKind::p2p) return;
-  const ImportedTrace& trace = traces_[rank.trace];
-  record.peer = is_matched ? matched->second.peer : trace.comms[trace.ops[row].comm].peer;
+  record.peer = is_matched ? matched->second.peer : traces_[rank.trace].comms[comm].peer;
 }
 
 }  // namespace moetune::profiler

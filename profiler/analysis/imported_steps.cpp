@@ -96,6 +96,7 @@ ImportedSteps::ImportedSteps(std::span<const ImportedTrace> traces,
   find_slices(matching, sizes);
   find_matched_ops(matching);
   find_matched_messages(matching);
+  for (Rank& rank : ranks_) find_communicators(rank);
   for (Rank& rank : ranks_) {
     if (!shows_waits(traces_[rank.trace])) infer_message_waits(rank);
   }
@@ -209,43 +210,34 @@ ImportedSteps::StepSlice ImportedSteps::whole_trace_of(const Rank& rank,
 }
 
 void ImportedSteps::find_matched_ops(const CollectiveMatching& matching) {
-  using Communicator = std::tuple<std::string, std::string, std::string>;
-  struct Named {
-    int64_t id = 0;
-    std::string group;
-  };
-  std::map<Communicator, Named> communicators;
+  std::map<int64_t, std::string> groups;  // by communicator
   std::map<std::string, size_t> purposes;
   for (size_t i = 0; i < matching.matched.size(); ++i) {
     const MatchedCollective& one = matching.matched[i];
     const ImportedTrace& first = traces_[one.parts[0].trace];
     const ImportedOp& op = first.ops[one.parts[0].op];
     const CommCall comm = op.comm == kNoRow ? CommCall() : first.comms[op.comm];
-    const auto text = [&](uint32_t name) {
-      return name == kNoRow ? std::string() : first.names[name];
-    };
-    const auto [at, is_new] = communicators.try_emplace(
-        Communicator{text(comm.description), text(comm.group), text(comm.members)});
-    Named& named = at->second;
+    const int64_t id = id_of(identity_of(first, comm));
+    const auto [at, is_new] = groups.try_emplace(id);
+    std::string& group = at->second;
     if (is_new) {
       // Communicators of one purpose are compared, unless a rank is in two of them.
-      named.id = static_cast<int64_t>(communicators.size());
       const std::string purpose = purpose_of(first, op);
       const size_t number = purposes.try_emplace(purpose, purposes.size()).first->second;
-      named.group =
+      group =
           names_ == RecordNames::texts && !purpose.empty() ? purpose : fmt::format("g{}", number);
       const bool is_taken = std::ranges::any_of(one.parts, [&](const CollectivePart& part) {
-        return communicators_.contains({static_cast<int32_t>(part.trace), named.group});
+        return communicators_.contains({static_cast<int32_t>(part.trace), group});
       });
-      if (is_taken) named.group += fmt::format("#{}", named.id);
+      if (is_taken) group += fmt::format("#{}", id);
     }
     const std::optional<ExpertExchange> exchange = expert_exchange_of(traces_, one);
     for (size_t number = 0; number < one.parts.size(); ++number) {
       const CollectivePart& part = one.parts[number];
-      communicators_.emplace(std::pair(static_cast<int32_t>(part.trace), named.group), named.id);
+      communicators_.emplace(std::pair(static_cast<int32_t>(part.trace), group), id);
       MatchedOp& matched = matched_ops_[part.trace][part.op];
-      matched = {named.group, static_cast<int64_t>(i), one.transfer_ns};
-      matched.communicator = named.id;
+      matched = {group, static_cast<int64_t>(i), one.transfer_ns};
+      matched.communicator = id;
       if (!exchange) continue;
       matched.opens = exchange->opens;
       matched.closes = exchange->closes;

@@ -3,6 +3,7 @@
 // device a synchronisation, allocating and loading data work of the host.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -71,6 +72,8 @@ constexpr int64_t kRoundingNs = 3;
 ///    work enqueued before it, so did the host: of the call no more than kUsualLaunchNs is
 ///    launching. Copies to and from the host are offload if both directions matter; else tensors
 ///    that go to the host in most steps are (Offloading), and what comes from there is input.
+///  - Communicators are told apart by what files say of their purpose, name and members. Where they
+///    do not say the members, those of unmatched communication are of no other rank.
 ///  - A message between stages that is matched is a send and a receive. The time of others is
 ///    waiting for a stage. A collective, and a message of another group, transfers from the arrival
 ///    of the last matched rank on; if unmatched, all the time.
@@ -120,7 +123,9 @@ class ImportedSteps {
     std::vector<size_t> name_ids;              ///< one id per text, shared by all traces
     std::vector<base::InternedString> labels;  ///< shortened; empty with RecordNames::numbers
 
-    std::vector<bool> is_message;     ///< by row of the trace's comms: between stages
+    std::vector<bool> is_message;  ///< by row of the trace's comms: between stages
+    /// By row of the trace's comms, as far as the file says it; empty with RecordNames::numbers.
+    std::vector<int64_t> communicators;
     std::vector<bool> is_of_experts;  ///< by row of the trace's ops
     std::vector<StepSlice> slices;    ///< by step
     std::vector<Launch> launches;     ///< of kernels and graphs, by start
@@ -159,6 +164,12 @@ class ImportedSteps {
       const ImportedTrace& trace, const std::vector<ImportedStep>& marked,
       const TraceWindows& windows);
   [[nodiscard]] static StepSlice whole_trace_of(const Rank& rank, const TraceWindows& windows);
+  /// Purpose, name and members of a communicator.
+  using Identity = std::array<std::string, 3>;
+  static Identity identity_of(const ImportedTrace& trace, const CommCall& comm);
+  /// From 1 on, a new one where it is not known.
+  int64_t id_of(const Identity& identity);
+  void find_communicators(Rank& rank);
   void find_matched_ops(const CollectiveMatching& matching);
   void find_matched_messages(const CollectiveMatching& matching);
   [[nodiscard]] int32_t peer_of(const MatchedCollective& message, size_t part) const;
@@ -179,6 +190,7 @@ class ImportedSteps {
   bool are_parts_ = false;
   std::vector<Rank> ranks_;                                 ///< those with device work
   std::vector<std::map<uint32_t, MatchedOp>> matched_ops_;  ///< by trace and row of its ops
+  std::map<Identity, int64_t> communicator_ids_;
   GroupInstances communicators_;
   std::vector<std::optional<int64_t>> clock_offsets_ns_;  ///< by trace
   std::unordered_map<std::string_view, size_t> ids_;      ///< of names

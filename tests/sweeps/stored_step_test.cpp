@@ -2,6 +2,8 @@
 // where theirs say which they are, and nothing of times that cannot be added up.
 #include "sweeps/adapters/stored_step.h"
 
+#include <fmt/format.h>
+
 #include <boost/test/unit_test.hpp>
 #include <utility>
 
@@ -51,6 +53,37 @@ BOOST_AUTO_TEST_CASE(groups_get_our_names_where_theirs_say_which) {
     BOOST_TEST(records[1].group == ours);
     BOOST_TEST(!stored.shard.metrics.empty());
   }
+}
+
+// Of communicators with one purpose; the groups' names do not tell them apart.
+BOOST_AUTO_TEST_CASE(records_hold_what_the_file_says_beyond_their_times) {
+  tests::EventText events;
+  events.range(0, 100, "ProfilerStep#3");
+  const auto comm = [](const char* name) {
+    return fmt::format(R"(, "Collective name": "allreduce", "Process Group Name": "{}",
+                         "Process Group Description": "somebody's", "Group size": 8)",
+                       name);
+  };
+  events.call(0, 5, 1).kernel(10, 20, 1, "void ns::gemm<float>(float*)", 7,
+                              R"(, "grid": [640, 2, 1], "block": [128, 1, 1])");
+  events.call(6, 1, 2).kernel(30, 10, 2, "ncclDevKernel_AllReduce", 9, comm("4"));
+  events.call(8, 1, 3).kernel(40, 10, 3, "ncclDevKernel_AllReduce", 9, comm("5"));
+  events.call(10, 1, 4).kernel(50, 10, 4, "ncclDevKernel_AllReduce", 9, comm("4"));
+  const StoredStep stored(events);
+  BOOST_TEST_REQUIRE(stored.shard.traces.size() == 1u);
+  const auto& records = stored.shard.traces[0].records;
+  BOOST_TEST_REQUIRE(records.size() >= 4u);
+  BOOST_TEST(records[0].name == "gemm");
+  BOOST_TEST(records[0].kernel == "void ns::gemm<float>(float*)");
+  BOOST_TEST(records[0].grid[0] == 640);
+  BOOST_TEST(records[0].device == 0);
+  BOOST_TEST(records[0].thread == 0);
+  BOOST_TEST(records[0].communicator == -1);
+  BOOST_TEST(records[1].group == records[2].group);
+  BOOST_TEST(records[1].communicator > 0);
+  BOOST_TEST(records[2].communicator > 0);
+  BOOST_TEST(records[1].communicator != records[2].communicator);
+  BOOST_TEST(records[1].communicator == records[3].communicator);
 }
 
 // An mm of 2 * 8192 * 4096 * 1024 FLOPs and (8192 * 4096 + 4096 * 1024 + 8192 * 1024) * 2 bytes.

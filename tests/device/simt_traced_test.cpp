@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "engine/plan/layout.h"
 #include "engine/plan/ops.h"
 #include "engine/run_trial.h"
 #include "profiler/record.h"
@@ -183,6 +184,37 @@ void check_waits(const store::ShardContents& shard) {
   }
 }
 
+/// Who launched it, on which device, as what, and with whom it communicates.
+void check_facts(const store::ShardContents& shard, const spec::TrialSpec& spec) {
+  const auto communicators = plan::group_instances(plan::layout_of(spec.knobs));
+  int64_t num_kernels = 0;
+  int64_t num_messages = 0;
+  for (const auto& trace : shard.traces) {
+    for (const TraceRecord& record : trace.records) {
+      const bool is_on_device = record.stream != profiler::kHostStream;
+      BOOST_TEST((record.device >= 0) == is_on_device);
+      if (is_on_device) BOOST_TEST(record.thread >= 0);
+      if (!record.kernel.empty()) ++num_kernels;
+      if (!record.kernel.empty()) BOOST_TEST(record.grid[0] > 0);
+      const bool is_message = record.kind == RecordKind::p2p;
+      if (is_message) ++num_messages;
+      BOOST_TEST((record.peer >= 0) == is_message);
+      BOOST_TEST(record.peer != record.rank);
+      if (!is_message && record.kind != RecordKind::collective) {
+        BOOST_TEST(record.communicator == -1);
+      } else {
+        BOOST_TEST(record.communicator == communicators.at({record.rank, record.group.text()}));
+      }
+    }
+    for (const profiler::FurtherWait& wait : trace.further_waits) {
+      BOOST_TEST(wait.producer_id < wait.record_id);
+      BOOST_TEST(wait.producer_id >= 0);
+    }
+  }
+  BOOST_TEST(num_kernels > 0);
+  BOOST_TEST(num_messages > 0);
+}
+
 constexpr const char* kMixedLayout = R"("pipeline_model_parallel_size": 2,
     "context_parallel_size": 2, "expert_model_parallel_size": 2)";
 /// Where nothing depends on the routing's numbers, which a whole iteration's graph asks for.
@@ -208,6 +240,7 @@ BOOST_AUTO_TEST_CASE(each_piece_of_work_has_the_label_of_its_op) {
       check_labels(shard);
       check_same(ops_of(shard), expected);
       check_waits(shard);
+      check_facts(shard, spec);
     }
   }
   BOOST_TEST(simt_cupti::counts().num_buffers_out == 0);

@@ -32,7 +32,7 @@ inline Launches launches(const plan::StepProgram& program, const profiler::StepT
   return found;
 }
 
-/// The program has every record's times, producers and costs.
+/// The program has every record's times, all of its producers, its partners and costs.
 inline void check_played(const spec::TrialSpec& trial) {
   RecordedRoutes routes;
   TrainerHooks hooks;
@@ -63,6 +63,7 @@ inline void check_played(const spec::TrialSpec& trial) {
   for (size_t rank = 0; rank < run.traces.size(); ++rank) {
     const auto& expected = run.traces[rank].records;
     const auto& found = played.traces[rank].records;
+    BOOST_TEST((played.traces[rank].further_waits == run.traces[rank].further_waits));
     BOOST_TEST_REQUIRE(found.size() == expected.size());
     for (size_t i = 0; i < found.size(); ++i) {
       BOOST_TEST_CONTEXT("rank " << rank << ", " << i << ": " << expected[i].name) {
@@ -72,6 +73,9 @@ inline void check_played(const spec::TrialSpec& trial) {
         BOOST_TEST_REQUIRE(found[i].launch_end_ns == expected[i].launch_end_ns);
         BOOST_TEST_REQUIRE(found[i].transfer_ns == expected[i].transfer_ns);
         BOOST_TEST_REQUIRE(found[i].producer_id == expected[i].producer_id);
+        BOOST_TEST_REQUIRE(found[i].device == expected[i].device);
+        BOOST_TEST_REQUIRE(found[i].communicator == expected[i].communicator);
+        BOOST_TEST_REQUIRE(found[i].peer == expected[i].peer);
         BOOST_TEST_REQUIRE(found[i].flops == expected[i].flops);
         BOOST_TEST_REQUIRE(found[i].bytes == expected[i].bytes);
       }

@@ -28,6 +28,18 @@ std::vector<std::string> layouts() {
   return all;
 }
 
+/// Communicators have the number of their first rank, messages the rank of the other side.
+void check_partners(const profiler::TraceRecord& record, const plan::StepProgram& program,
+                    const plan::Instr& instr) {
+  const bool is_message = instr.verb == plan::Verb::send || instr.verb == plan::Verb::recv;
+  const bool communicates = is_message || instr.verb == plan::Verb::comm;
+  const std::vector<int> ranks = program.layout.group_ranks(instr.group, program.rank);
+  BOOST_TEST_REQUIRE(record.communicator == (communicates ? ranks.front() : -1));
+  BOOST_TEST_REQUIRE(record.peer == (is_message ? ranks.at(static_cast<size_t>(instr.peer)) : -1));
+  BOOST_TEST_REQUIRE(record.thread == 0);
+  BOOST_TEST_REQUIRE((record.device >= 0) == (record.stream != profiler::kHostStream));
+}
+
 BOOST_AUTO_TEST_CASE(trace_follows_the_program) {
   for (const spec::ModelSpec& model : {testing::tiny_model(), testing::mixed_model()}) {
     for (const std::string& layout : layouts()) {
@@ -47,6 +59,7 @@ BOOST_AUTO_TEST_CASE(trace_follows_the_program) {
               BOOST_TEST_REQUIRE(records[at].name == plan::op_label(instr.op, instr.pass));
               BOOST_TEST_REQUIRE(records[at].layer == item.layer);
               BOOST_TEST_REQUIRE(records[at].micro_batch == item.micro_batch);
+              check_partners(records[at], program, instr);
               ++at;
             }
           }

@@ -120,6 +120,14 @@ BOOST_AUTO_TEST_CASE(a_full_slot_makes_the_sender_wait) {
     ends.push_back(record.end_ns);
   BOOST_TEST(ends == (std::vector<int64_t>{100, 200, 1100, 2100}),
              boost::test_tools::per_element());
+  for (const profiler::StepTrace& trace : played.traces) {
+    for (const profiler::TraceRecord& record : trace.records) {
+      const bool is_message = record.kind == profiler::RecordKind::p2p;
+      BOOST_TEST(record.peer == (is_message ? 1 - trace.rank : -1));
+      BOOST_TEST(record.communicator == (is_message ? 0 : -1));
+      BOOST_TEST(record.device == (is_message ? trace.rank : -1));
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(starts_and_collectives_are_told_as_they_are_recorded) {

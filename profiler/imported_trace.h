@@ -1,8 +1,8 @@
-// One rank's trace in memory, as all importers fill it and the analysis of traces reads it,
-// whatever tool recorded it. StepTrace (record.h) holds ops of our own engine; this holds what
-// files of other tools have: kernel names, host calls and threads, devices and streams, process
-// groups, ranges. A row of device work takes at most 48 bytes, any other row 32; names, launch
-// shapes and the like are rows of tables.
+// One rank's whole file in memory, as all importers fill it and the figures of traces read it,
+// whatever tool recorded it: besides device work also calls, ranges and what the file says of
+// itself. What becomes a step is made into the one trace schema (record.h) by
+// analysis/imported_steps.h, for the replay and for stores. A row of device work takes at most 48
+// bytes, any other row 32; names, launch shapes and the like are rows of tables.
 //
 // An importer adds rows in the order of its file and then calls finish(). Times are integer
 // nanoseconds on the file's own clock; with facts.base_time_ns added they are Unix time.

@@ -249,6 +249,9 @@ void finish_records(std::vector<profiler::StepTrace>& traces, const FaultyCase& 
       }
       if (faulty.deleted_edges > 0 && chance(random) < faulty.deleted_edges) {
         record.producer_id = profiler::kNoRecord;
+        std::erase_if(trace.further_waits, [&](const profiler::FurtherWait& wait) {
+          return wait.record_id == record.id;
+        });
       }
       if (faulty.lost_records > 0 && chance(random) < faulty.lost_records) continue;
       kept.push_back(std::move(record));

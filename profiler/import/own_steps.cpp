@@ -174,6 +174,9 @@ class OwnGroups {
       for (const StepTrace* step : steps) {
         for (const TraceRecord& one : step->records) {
           if (one.group.empty() || one.communicator < 0) continue;
+          // Of messages without a direction, as of other engines, the next stage is not known.
+          const bool has_direction = says(one, "forward") || says(one, "backward");
+          if (one.kind == RecordKind::p2p && !has_direction) continue;
           communicators[{rank, one.group.text()}] = one.communicator;
         }
       }

@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/test/unit_test.hpp>
 #include <fstream>
 #include <map>
@@ -37,6 +38,15 @@ constexpr size_t kSymmetric = 5;         // tp2 dp2
 constexpr size_t kPipeline = 8;          // pp2 dp2 ep2
 constexpr size_t kSymmetricStages = 11;  // tp2 pp2 dp2 ep4
 
+std::vector<ImportedTrace> read_as_written(const std::vector<StepTrace>& steps) {
+  const TempFolder folder;
+  const std::string path = folder.file("own.json");
+  std::ofstream file(path, std::ios::binary);
+  profiler::write_chrome_json(file, steps);
+  file.close();
+  return profiler::read_trace_file(path);
+}
+
 /// Without communicators it is an older file, which says nothing of them and of peers.
 std::vector<ImportedTrace> written_and_read(std::vector<StepTrace> steps,
                                             const profiler::CommunicatorKeys& communicators = {}) {
@@ -44,12 +54,7 @@ std::vector<ImportedTrace> written_and_read(std::vector<StepTrace> steps,
     for (profiler::TraceRecord& record : step.records) record.communicator = record.peer = -1;
     profiler::set_communicators(step, communicators);
   }
-  const TempFolder folder;
-  const std::string path = folder.file("own.json");
-  std::ofstream file(path, std::ios::binary);
-  profiler::write_chrome_json(file, steps);
-  file.close();
-  return profiler::read_trace_file(path);
+  return read_as_written(steps);
 }
 
 /// Of the communicator that a rank has in a group.
@@ -118,6 +123,39 @@ BOOST_AUTO_TEST_CASE(groups_that_end_together_come_back_from_what_the_file_says)
     BOOST_TEST(matching.num_ops > 0);
     BOOST_TEST(matching.num_unmatched == 0);
   }
+}
+
+BOOST_AUTO_TEST_CASE(what_records_say_beyond_their_times_is_read) {
+  profiler::TraceBuilder builder(0, 5000, 3);
+  builder.kernel("norm.forward", 0, 10, 20, 1020);
+  builder.kernel("router.forward", 1, 20, 30, 2020);
+  profiler::TraceRecord& last = builder.kernel("experts.forward", 2, 30, 2030, 3030, 1);
+  last.thread = 4;
+  last.grid = {640, 2, 1};
+  last.block = {128, 1, 1};
+  profiler::TraceRecord& message =
+      builder.add(profiler::RecordKind::p2p, "send", 3, 40, 3030, 4030);
+  message.group = "pipeline";
+  message.sequence = 0;
+  message.communicator = 0;
+  message.peer = 5;
+  StepTrace step = builder.trace();
+  step.further_waits = {{2, 0}};
+  const std::vector<ImportedTrace> traces = read_as_written({step});
+  BOOST_TEST_REQUIRE(traces.size() == 1U);
+  const ImportedTrace& trace = traces[0];
+  BOOST_TEST_REQUIRE(trace.syncs.size() == 2U);
+  BOOST_TEST(trace.syncs[0].stream == trace.syncs[1].stream);
+  BOOST_TEST(trace.syncs[0].producer_stream != trace.syncs[1].producer_stream);
+  BOOST_TEST(trace.threads.size() == 2U);
+  BOOST_TEST_REQUIRE(trace.ops.size() == 4U);
+  BOOST_TEST(trace.ops[0].detail == profiler::kNoRow);
+  BOOST_TEST_REQUIRE(trace.ops[2].detail != profiler::kNoRow);
+  const profiler::LaunchShape& shape = trace.shapes[trace.ops[2].detail];
+  BOOST_TEST((shape.grid == std::array<uint32_t, 3>{640, 2, 1}));
+  BOOST_TEST((shape.block == std::array<uint32_t, 3>{128, 1, 1}));
+  BOOST_TEST_REQUIRE(trace.comms.size() == 1U);
+  BOOST_TEST(trace.comms[0].peer == 5);
 }
 
 // Four ranks that end together are one group, or two of two: an older file does not tell.

@@ -211,9 +211,8 @@ void ReplayedRun::find_slack(std::span<const DeviceWork> others) {
         const int64_t produced_ns = record_of(ops_[link.producer]).end_ns;
         awaited_ns = std::max(awaited_ns, produced_ns + link.lag_ns);
       });
-      const bool is_released = is_sync && links.further != kNone;
       bool is_inferred = record.is_producer_inferred;
-      if (links.producer == kNone && begun_ns > awaited_ns && !is_released) {
+      if (links.producer == kNone && begun_ns > awaited_ns) {
         // The last end just before. A synchronisation may return some time after it.
         const int64_t first_ns =
             is_sync ? record.start_ns + 1 : begun_ns - options_.start_latency_ns;
@@ -243,7 +242,6 @@ void ReplayedRun::find_slack(std::span<const DeviceWork> others) {
         earliest_ns = std::max(earliest_ns, produced_ns + links.lag_ns);
       }
       earliest_ns = std::max(earliest_ns, awaited_ns);
-      if (is_released) continue;
       if (is_sync) {
         // The host stood in a call, and nothing says what for.
         op.slack_ns = op.duration_ns > kLongSyncNs ? op.duration_ns : 0;

@@ -70,6 +70,9 @@ struct DeviceStep {
 ///  - transfer_ns is the whole duration until resolve_transfers (across_ranks.h) has seen the other
 ///    ranks.
 ///  - Streams get the numbers that the ops give them; others follow. Ids are in program order.
+///    Threads count in the order of their work. Kernel and launch shape are those of the (longest)
+///    kernel.
+///  - All that a stream was told to wait for, and that ran for the same rank, is a producer.
 ///  - Launch times are those of the call, for nodes of a graph those of the replay, but never later
 ///    than the start of the work, which may begin before the call returns.
 ///  - Synchronisations, and copies whose call returns when they are done, are host_sync records.

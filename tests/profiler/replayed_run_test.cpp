@@ -236,6 +236,20 @@ BOOST_AUTO_TEST_CASE(a_host_waits_for_all_producers) {
   BOOST_TEST(run.step_ns(ops) == 60'000);
 }
 
+// It waited for another rank's work at last, which is no record of its own.
+BOOST_AUTO_TEST_CASE(what_the_host_waits_for_beyond_its_producers_is_delay) {
+  StepTrace trace;
+  add(trace, 0, 1000, 1000, 100'000);
+  TraceRecord& sync = add(trace, kHostStream, 1000, 1000, 9'000'000);
+  sync.kind = RecordKind::host_sync;
+  sync.launch_start_ns = 1000;
+  trace.further_waits = {{1, 0}};
+  const ReplayedRun run(std::span(&trace, 1), {}, {});
+  BOOST_TEST(run.step_ns(run.ops()) == 9'000'000);
+  BOOST_TEST(run.ops()[1].duration_ns == 2'000'000);
+  BOOST_TEST(run.ops()[1].slack_ns == 6'900'000);
+}
+
 // With the waits of all records, whatever they are, the step takes what it took.
 BOOST_AUTO_TEST_CASE(random_steps_are_replayed_as_they_were) {
   std::mt19937_64 random(11);

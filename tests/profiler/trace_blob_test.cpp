@@ -1,6 +1,7 @@
 // Packed traces: everything comes back, few bytes are taken, and no blob of anybody does harm.
 #include "profiler/store/trace_blob.h"
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <limits>
 #include <map>
@@ -11,6 +12,7 @@
 #include "profiler/store/column_codec.h"
 #include "profiler/store/db.h"
 #include "profiler/store/store.h"
+#include "tests/profiler/store_samples.h"
 #include "tests/profiler/synthetic_trace.h"
 #include "tests/profiler/temp_folder.h"
 
@@ -269,6 +271,38 @@ BOOST_AUTO_TEST_CASE(few_bytes_cannot_promise_many_records) {
     blob += std::string({static_cast<char>(packed.size()), 0, 0, 0}) + packed;
   }
   BOOST_CHECK_EXCEPTION(unpack(blob, {}), base::Error, says("wrong number of records"));
+}
+
+BOOST_AUTO_TEST_CASE(a_trial_keeps_what_its_records_say) {
+  const TempFolder folder;
+  Store store = Store::open(folder.file("runs.db"));
+  const int64_t sweep = store.create_or_resume_sweep(samples::sample_sweep()).id;
+  const int64_t id = store.begin_trial(samples::sample_trial(sweep, "00ff"));
+  TraceRecord record = extreme_record(true);
+  record.id = 7;
+  record.step = record.rank = 3;
+  StepTrace few{3, 3, 0, 9, {record}};
+  few.further_waits = {{7, 5}, {7, 1}, {7, 5}};
+  StepTrace many{4, 3, 0, 9, {record}};
+  for (int64_t i = 0; i <= kMaxWaitsPerRecord; ++i) many.further_waits.push_back({7, i});
+  TrialResult result;
+  result.status = "ok";
+  result.shards.emplace_back().traces = {few, many};
+  store.finish_trial(id, result);
+  const std::vector<StepTrace> back = store.read_trace(id);
+  BOOST_TEST_REQUIRE(back.size() == 2U);
+  BOOST_TEST((back[0].further_waits == std::vector<profiler::FurtherWait>{{7, 1}, {7, 5}}));
+  BOOST_TEST_REQUIRE(back[0].records.size() == 1U);
+  BOOST_TEST(back[0].records[0].kernel == record.kernel);
+  BOOST_TEST((back[0].records[0].grid == record.grid));
+  BOOST_TEST(back[0].records[0].communicator == record.communicator);
+  // More than a blob may claim.
+  BOOST_TEST(back[1].further_waits.empty());
+  BOOST_TEST(back[1].records.size() == 1U);
+  const std::vector<NamedText> texts = store.read_texts(id);
+  BOOST_TEST(std::ranges::any_of(texts, [](const NamedText& text) {
+    return text.name == "trace_note" && text.value.find("rank 4") != std::string::npos;
+  }));
 }
 
 // What a query sees is the last step, as it was recorded.

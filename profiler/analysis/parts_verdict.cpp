@@ -90,7 +90,8 @@ StepsVerdict verdict_of_parts(std::span<const StepVerdict> parts) {
     return part.ceilings[static_cast<size_t>(verdict.label)];
   };
   all.num_steps = static_cast<int>(parts.size());
-  all.num_agreeing = static_cast<int>(std::ranges::count(parts, verdict.label, &StepVerdict::label));
+  all.num_agreeing =
+      static_cast<int>(std::ranges::count(parts, verdict.label, &StepVerdict::label));
   all.low_ratio = ceiling_of(*std::ranges::min_element(parts, {}, ceiling_of));
   all.high_ratio = ceiling_of(*std::ranges::max_element(parts, {}, ceiling_of));
   return all;

@@ -30,6 +30,26 @@ static_assert(std::size(kSubCauses) == kNumSubCauses);
 
 }  // namespace
 
+Wall label_of(const std::array<double, kNumWalls>& ceilings) {
+  Wall label = Wall::compute;
+  double largest = 0;
+  double second = 0;
+  for (const Wall wall : base::kRecoverableWalls) {
+    const double ceiling = ceilings[static_cast<size_t>(wall)];
+    if (ceiling > largest) {
+      second = std::exchange(largest, ceiling);
+      label = wall;
+    } else {
+      second = std::max(second, ceiling);
+    }
+  }
+  const double unknown = ceilings[static_cast<size_t>(Wall::unknown)];
+  const bool binds = largest >= base::kLeastBindingRatio;
+  const bool is_hidden = !binds && unknown >= base::kLeastBindingRatio;
+  if (!is_sure(largest, second, unknown) || is_hidden) return Wall::unknown;
+  return binds ? label : Wall::compute;
+}
+
 std::map<std::string, double, std::less<>> by_name(const std::array<double, kNumWalls>& ratios) {
   std::map<std::string, double, std::less<>> named;
   for (size_t i = 0; i < kNumWalls; ++i) named[name_of(static_cast<Wall>(i))] = ratios[i];

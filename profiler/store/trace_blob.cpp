@@ -271,12 +271,14 @@ std::vector<StepTrace> unpack(BlobColumns& parts, const std::string& where,
     for (int64_t k = 0; k < counts[t]; ++k) {
       trace.records.push_back(unpack_record<kSet>(columns, expected, trace, parts, where, text_of));
     }
-    int64_t record_id = 0;
-    for (int64_t k = 0; k < wait_counts[t]; ++k) {
-      record_id = sum_of(record_id, waits[0].next());
-      trace.further_waits.push_back({record_id, difference_of(record_id, waits[1].next())});
+    if constexpr (kSet == ColumnSet::all) {
+      int64_t record_id = 0;
+      for (int64_t k = 0; k < wait_counts[t]; ++k) {
+        record_id = sum_of(record_id, waits[0].next());
+        trace.further_waits.push_back({record_id, difference_of(record_id, waits[1].next())});
+      }
+      profiler::sort_further_waits(trace);
     }
-    profiler::sort_further_waits(trace);
   }
   steps.expect_end();
   ranks.expect_end();

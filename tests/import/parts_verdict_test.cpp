@@ -11,7 +11,6 @@ BOOST_AUTO_TEST_SUITE(parts_verdict)
 
 namespace {
 
-
 StepVerdict part(int64_t ms, Wall label, SubCause cause, double ratio) {
   StepVerdict verdict;
   verdict.step_ns = ms * 1'000'000;

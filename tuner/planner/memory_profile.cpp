@@ -2,7 +2,6 @@
 #include "tuner/planner/memory_profile.h"
 
 #include <algorithm>
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -163,7 +162,7 @@ using LayerMemory = PreparedMemory::LayerMemory;
 /// a layer's own tensors are all there again. Then the layer with the most of them counts, less the
 /// inputs of the layers behind it, which are gone by then. Otherwise the last layer's backward is
 /// the worst moment, as everything is still kept.
-double backward_on_top(const PreparedMemory::Part& part, const std::vector<LayerMemory>& layers,
+double backward_on_top(const PipelineOutline::Part& part, const std::vector<LayerMemory>& layers,
                        bool is_all_recomputed) {
   double worst = layers[static_cast<size_t>(part.last)].transient;
   if (!is_all_recomputed) return worst;
@@ -322,123 +321,114 @@ double elements_of(const Weights& weights) {
 }  // namespace
 
 std::vector<int64_t> micro_batches_in_flight(const PlanRun& run, int stage) {
+  std::vector<int64_t> in_flight(static_cast<size_t>(num_virtual_stages(run)));
+  count_in_flight(run, stage, run.knobs.overlap_moe_expert_parallel_comm, in_flight);
+  return in_flight;
+}
+
+void count_in_flight(const PlanRun& run, int stage, bool has_overlap,
+                     std::span<int64_t> in_flight) {
   const int64_t pp = run.knobs.pp;
-  const int64_t vpp = num_virtual_stages(run);
+  const auto vpp = static_cast<int64_t>(in_flight.size());
   const int64_t all = micro_batches_of_pass(run);
-  std::vector<int64_t> in_flight(static_cast<size_t>(vpp), 0);
   if (run.holds_all_micro_batches && pp > 1) {
     std::ranges::fill(in_flight, all);
-    return in_flight;
+    return;
   }
   if (vpp == 1) {
     in_flight[0] = std::min(pp - stage, all);
-    if (run.knobs.overlap_moe_expert_parallel_comm && pp > 1) {
-      in_flight[0] = std::min(in_flight[0] + 1, all);
-    }
-    return in_flight;
+    if (has_overlap && pp > 1) in_flight[0] = std::min(in_flight[0] + 1, all);
+    return;
   }
   // Forwards of virtual stages go round in groups of micro-batches; so many of them come before the
   // first backward (Narayanan et al. 2021, section 2.2).
   const int64_t group = micro_batches_of_round(run);
   int64_t forwards = 2 * (pp - stage - 1) + (vpp - 1) * group + 1;
-  if (run.knobs.overlap_moe_expert_parallel_comm) ++forwards;
+  if (has_overlap) ++forwards;
   forwards = std::min(forwards, all * vpp);
-  for (int64_t i = 0; i < forwards; ++i) ++in_flight[static_cast<size_t>(i / group % vpp)];
-  return in_flight;
+  const int64_t whole_rounds = forwards / (group * vpp);
+  int64_t left = forwards - whole_rounds * group * vpp;
+  for (int64_t& of_stage : in_flight) {
+    const int64_t of_last_round = std::min(left, group);
+    of_stage = whole_rounds * group + of_last_round;
+    left -= of_last_round;
+  }
 }
 
-PreparedMemory::PreparedMemory(const PlanRun& run) : run_(run) {
-  // They are in stages_ from here on, and with() copies the run often.
+PreparedMemory::PreparedMemory(const PlanRun& run)
+    : run_(run),
+      own_outline_(std::make_shared<const PipelineOutline>(outline_of(run))),
+      outline_(own_outline_.get()) {
+  WorkCache works;
+  prepare(works);
+}
+
+PreparedMemory::PreparedMemory(const PlanRun& run, const PipelineOutline& outline, WorkCache& works)
+    : run_(run), outline_(&outline) {
+  prepare(works);
+}
+
+void PreparedMemory::prepare(WorkCache& works) {
+  const auto pp = static_cast<size_t>(run_.knobs.pp);
+  const auto vpp = static_cast<size_t>(num_virtual_stages(run_));
+  in_flight_.resize(2 * pp * vpp);
+  for (const bool has_overlap : {false, true}) {
+    for (size_t p = 0; p < pp; ++p) {
+      const std::span<int64_t> of_stage(&in_flight_[((has_overlap ? pp : 0) + p) * vpp], vpp);
+      count_in_flight(run_, static_cast<int>(p), has_overlap, of_stage);
+    }
+  }
+  // They are in the outline, and with() copies the run often.
   run_.stages.clear();
   run_.stage_layers.clear();
-  const std::vector<Chunk> chunks = chunks_of(run);
-  const auto pp = static_cast<size_t>(run.knobs.pp);
-  stages_.resize(pp);
-  std::map<LayerKind, Weights> weights;
-  std::vector<bool> has_embedding(pp, false);
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    if (chunks[i].has_embedding) has_embedding[i % pp] = true;
+  std::vector<const Weights*> of_kinds;
+  for (const PipelineOutline::Alike& alike : outline_->alike) {
+    of_kinds.push_back(&works.weights(run_, alike.kind));
   }
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    const Chunk& chunk = chunks[i];
-    Stage& stage = stages_[i % pp];
-    Part part;
-    part.has_head = chunk.has_head;
-    part.has_mtp = chunk.has_mtp && run.model->mtp.depth > 0;
-    part.has_embedding = chunk.has_embedding;
-    for (int64_t layer = chunk.first; layer < chunk.first + chunk.count; ++layer) {
-      const auto index = static_cast<size_t>(layer);
-      const auto& windows = run.model->attention_window;
-      const LayerKind kind = run.model->kind_of(layer);
-      const size_t place = place_of(kind, index < windows.size() ? windows[index] : 0);
-      if (part.layers.size() <= place) {
-        part.layers.resize(place + 1, 0);
-        part.behind.resize(place + 1, 0);
-      }
-      part.layers[place] += 1;
-      for (double& layers : part.behind) layers += 1;
-      part.behind[place] = 0;
-      part.last = static_cast<int>(place);
-      part.order.push_back(part.last);
-      const auto [found, is_new] = weights.try_emplace(kind);
-      if (is_new) found->second = layer_weights(run, kind);
-      stage.weights.add(found->second);
-      stage.largest_layer = std::max(stage.largest_layer, found->second.total());
-      stage.has_experts = stage.has_experts || kind.feed_forward == FeedForward::moe;
-    }
-    if (chunk.has_embedding) {
-      const Weights embedding = embedding_weights(run);
-      stage.weights.add(embedding);
-      stage.largest_layer = std::max(stage.largest_layer, embedding.total());
-    }
-    if (part.has_mtp) {
-      stage.weights.add(mtp_weights(run, has_embedding[i % pp]));
-      for (const LayerKind kind : run.model->mtp.layers) {
-        part.last = static_cast<int>(place_of(kind, 0));
-        stage.has_experts = stage.has_experts || kind.feed_forward == FeedForward::moe;
-      }
-    }
-    if (chunk.has_head) {
-      const Weights head = head_weights(run, has_embedding[i % pp]);
-      stage.weights.add(head);
-      stage.largest_layer = std::max(stage.largest_layer, head.total());
-      stage.has_head = true;
-    }
-    stage.parts.push_back(std::move(part));
-  }
-  // Of blocks and of groups the order of layers counts, whichever of a run's choices recomputes.
-  const bool has_order = run.knobs.recompute_method == spec::RecomputeMethod::block ||
-                         run.knobs.recompute_num_layers > 1;
+  parameters_.resize(pp);
   for (size_t p = 0; p < pp; ++p) {
-    Stage& stage = stages_[p];
-    PlanRun other = run;
-    other.knobs.overlap_moe_expert_parallel_comm = false;
-    stage.in_flight = micro_batches_in_flight(other, static_cast<int>(p));
-    other.knobs.overlap_moe_expert_parallel_comm = true;
-    stage.in_flight_overlap = micro_batches_in_flight(other, static_cast<int>(p));
-    stage.shapes_elements = elements_of(stage.weights);
+    const PipelineOutline::Stage& stage = outline_->stages[p];
+    if (stage.first_same != p) continue;
+    parameters_[p] = parameters_of(stage, of_kinds, works);
     // Later stages hold fewer micro-batches: of those with the same layers the first holds most.
-    const auto is_like = [&](const Stage& before) {
-      return before.weights.total() == stage.weights.total() && before.has_head == stage.has_head &&
-             before.parts.size() == stage.parts.size() &&
-             std::equal(before.parts.begin(), before.parts.end(), stage.parts.begin(),
-                        [&](const Part& a, const Part& b) {
-                          return a.layers == b.layers && a.last == b.last &&
-                                 (!has_order || a.order == b.order);
-                        });
-    };
-    if (std::none_of(stages_.begin(), stages_.begin() + static_cast<std::ptrdiff_t>(p), is_like)) {
-      different_.push_back(p);
-    }
+    const double all = parameters_[p].weights.total();
+    const auto is_like = [&](size_t before) { return parameters_[before].weights.total() == all; };
+    if (std::ranges::none_of(stage.like, is_like)) different_.push_back(p);
   }
 }
 
-size_t PreparedMemory::place_of(LayerKind kind, int64_t window) {
-  for (size_t i = 0; i < alike_.size(); ++i) {
-    if (alike_[i].kind == kind && alike_[i].window == window) return i;
+PreparedMemory::Parameters PreparedMemory::parameters_of(
+    const PipelineOutline::Stage& stage, const std::vector<const Weights*>& of_kinds,
+    WorkCache& works) const {
+  Parameters parameters;
+  const auto add = [&](const Weights& weights) {
+    parameters.weights.add(weights);
+    parameters.largest_layer = std::max(parameters.largest_layer, weights.total());
+  };
+  int before = -1;  // kind of the layer that was added last
+  for (const PipelineOutline::Part& part : stage.parts) {
+    for (const int place : part.order) {
+      const Weights& of_layer = *of_kinds[static_cast<size_t>(place)];
+      // Another layer of a kind has no other shapes.
+      if (place == before) {
+        parameters.weights.add_elements(of_layer);
+      } else {
+        add(of_layer);
+      }
+      before = place;
+    }
+    if (part.has_embedding) add(works.embedding_weights(run_));
+    if (part.has_mtp) parameters.weights.add(works.mtp_weights(run_, stage.has_embedding));
+    if (part.has_head) add(works.head_weights(run_, stage.has_embedding));
   }
-  alike_.push_back({kind, window});
-  return alike_.size() - 1;
+  parameters.shapes_elements = elements_of(parameters.weights);
+  return parameters;
+}
+
+std::span<const int64_t> PreparedMemory::in_flight(size_t number, bool has_overlap) const {
+  const size_t pp = outline_->stages.size();
+  const size_t vpp = in_flight_.size() / (2 * pp);
+  return {&in_flight_[((has_overlap ? pp : 0) + number) * vpp], vpp};
 }
 
 PlanRun PreparedMemory::with(const PlanKnobs& knobs, double load) const {
@@ -451,7 +441,10 @@ PlanRun PreparedMemory::with(const PlanKnobs& knobs, double load) const {
 
 std::vector<LayerMemory> PreparedMemory::layer_memories(const PlanRun& run) const {
   std::vector<LayerMemory> layers;
-  for (const Alike& alike : alike_) layers.push_back(layer_memory(run, alike.kind, alike.window));
+  layers.reserve(outline_->alike.size());
+  for (const PipelineOutline::Alike& alike : outline_->alike) {
+    layers.push_back(layer_memory(run, alike.kind, alike.window));
+  }
   return layers;
 }
 
@@ -469,81 +462,91 @@ PreparedMemory::Layers PreparedMemory::layers_of(const PlanRun& run) const {
 double PreparedMemory::mtp_bytes(const PlanRun& run, const std::vector<LayerMemory>& layers) const {
   double of_depth = token_bytes(run, 10);
   for (const LayerKind kind : run.model->mtp.layers) {
-    for (size_t j = 0; j < alike_.size(); ++j) {
-      if (alike_[j].kind == kind && alike_[j].window == 0) of_depth += layers[j].saved;
+    for (size_t j = 0; j < outline_->alike.size(); ++j) {
+      const PipelineOutline::Alike& alike = outline_->alike[j];
+      if (alike.kind == kind && alike.window == 0) of_depth += layers[j].saved;
     }
   }
   return static_cast<double>(run.model->mtp.depth) * of_depth;
 }
 
-StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
-                                         const Layers& known) const {
+PreparedMemory::OfLayers PreparedMemory::of_layers(size_t number, const PlanRun& run,
+                                                   const Layers& known) const {
   const std::vector<LayerMemory>& layers = known.all;
   const PlanKnobs& k = run.knobs;
-  const Stage& stage = stages_[number];
-  const std::vector<int64_t>& in_flight =
-      k.overlap_moe_expert_parallel_comm ? stage.in_flight_overlap : stage.in_flight;
-  double activations = 0;
-  double of_mixers = 0;
-  double last_transient = 0;
-  double num_layers = 0;
-  bool is_last_recomputed = k.recompute.has(PlanRecompute::full);
+  const PipelineOutline::Stage& stage = outline_->stages[number];
+  const std::span<const int64_t> in_flight =
+      this->in_flight(number, k.overlap_moe_expert_parallel_comm);
+  OfLayers result;
+  result.is_last_recomputed = k.recompute.has(PlanRecompute::full);
   // Where layers are recomputed in blocks those of multi-token prediction are not.
   const std::vector<LayerMemory>& of_mtp = known.kept.empty() ? layers : known.kept;
   const bool is_by_layer = !k.recompute.has(PlanRecompute::full) || k.recomputes_each_layer();
-  OnTop on_top{0, "backward of a layer"};
   for (size_t i = 0; i < stage.parts.size(); ++i) {
-    const Part& part = stage.parts[i];
+    const PipelineOutline::Part& part = stage.parts[i];
     double saved = 0;
     const double mtp = part.has_mtp ? mtp_bytes(run, of_mtp) : 0;
     if (is_by_layer || part.order.empty()) {
       for (size_t kind = 0; kind < part.layers.size(); ++kind) {
         saved += part.layers[kind] * layers[kind].saved;
-        of_mixers += part.layers[kind] * layers[kind].of_mixer * static_cast<double>(in_flight[i]);
+        result.of_mixers +=
+            part.layers[kind] * layers[kind].of_mixer * static_cast<double>(in_flight[i]);
       }
-      last_transient = backward_on_top(part, layers, k.recompute.has(PlanRecompute::full));
+      result.last_transient = backward_on_top(part, layers, k.recompute.has(PlanRecompute::full));
     } else {
       const PartMemory memory = part_memory(part.order, mtp, layers, known.kept, k);
       saved = memory.saved;
-      of_mixers += memory.of_mixer * static_cast<double>(in_flight[i]);
-      last_transient = memory.on_top;
+      result.of_mixers += memory.of_mixer * static_cast<double>(in_flight[i]);
+      result.last_transient = memory.on_top;
       if (part.has_mtp) {
-        last_transient = std::max(last_transient, of_mtp[static_cast<size_t>(part.last)].transient);
+        result.last_transient =
+            std::max(result.last_transient, of_mtp[static_cast<size_t>(part.last)].transient);
       }
-      is_last_recomputed = memory.is_last_recomputed && (!part.has_mtp || known.kept.empty());
+      result.is_last_recomputed =
+          memory.is_last_recomputed && (!part.has_mtp || known.kept.empty());
     }
     // The mask of the embedding's dropout.
     if (part.has_embedding && run.model->hidden_dropout > 0) saved += token_bytes(run, 1);
     saved += mtp;
-    activations += saved * static_cast<double>(in_flight[i]);
-    num_layers += static_cast<double>(part.order.size());
-    if (part.has_head) {
-      on_top =
-          has_titan_autocast(run) ? autocast_loss_on_top(run, stage.weights) : loss_on_top(run);
-    }
+    result.activations += saved * static_cast<double>(in_flight[i]);
+    result.num_layers += static_cast<double>(part.order.size());
+  }
+  // Of what goes to the host's memory, two layers' worth is still here: on its way out, or back.
+  for (const LayerMemory& layer : layers) {
+    result.on_its_way = std::max(result.on_its_way, 2 * layer.offloaded);
+  }
+  return result;
+}
+
+StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
+                                         const OfLayers& layers) const {
+  const PlanKnobs& k = run.knobs;
+  const PipelineOutline::Stage& stage = outline_->stages[number];
+  const Parameters& own = parameters(number);
+  const double activations = layers.activations;
+  OnTop on_top{0, "backward of a layer"};
+  if (stage.has_head) {
+    on_top = has_titan_autocast(run) ? autocast_loss_on_top(run, own.weights) : loss_on_top(run);
   }
   // The loss of the last micro-batch in flight, or the first backward behind it.
-  const bool is_beside_softmax = stage.has_head && is_last_recomputed;
-  double in_layer = last_transient + (is_beside_softmax ? softmax_bytes(run) : 0);
-  // Of what goes to the host's memory, two layers' worth is still here: on its way out, or back.
-  double on_its_way = 0;
-  for (const LayerMemory& layer : layers) on_its_way = std::max(on_its_way, 2 * layer.offloaded);
-  on_top.bytes += on_its_way;
-  in_layer += on_its_way;
+  const bool is_beside_softmax = stage.has_head && layers.is_last_recomputed;
+  double in_layer = layers.last_transient + (is_beside_softmax ? softmax_bytes(run) : 0);
+  on_top.bytes += layers.on_its_way;
+  in_layer += layers.on_its_way;
   const OnTop loss = on_top;
   if (in_layer > on_top.bytes) on_top = {in_layer, "backward of a layer"};
   StageMemory result;
   result.stage = static_cast<int>(number);
-  const StaticParts held = static_parts(run, stage.weights, stage.shapes_elements);
+  const StaticParts held = static_parts(run, own.weights, own.shapes_elements);
   result.peak = held.parts;
   result.peak.workspaces = workspace_bytes(run, stage.has_experts, stage.has_head) +
-                           titan_bucket_bytes(run, stage.weights.total());
+                           titan_bucket_bytes(run, own.weights.total());
   // Two units are there at once, the one in use and the next; the gradients of one.
   if (keeps_titan_stage_gathered(run)) {
     // All of the stage, and the fresh gradients of one unit in the weights' type.
-    result.peak.gathered = element_bytes(k) * (stage.weights.total() + stage.largest_layer);
+    result.peak.gathered = element_bytes(k) * (own.weights.total() + own.largest_layer);
   } else if (k.fsdp != Fsdp::none) {
-    result.peak.gathered = stage.largest_layer * (2 * element_bytes(k) + 4);
+    result.peak.gathered = own.largest_layer * (2 * element_bytes(k) + 4);
   }
   result.peak.activations = activations;
   result.peak.transient = on_top.bytes;
@@ -551,7 +554,7 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   // Graphs are captured with nothing else in flight. Later their tensors stay where they are, in
   // the pool; PyTorch counts the rest. Steps before the capture had all at once.
   if (k.cuda_graphs.has(spec::PlanGraph::attn) && k.cuda_graph_warmup_steps == 0) {
-    result.in_graphs = std::min(of_mixers, activations - of_mixers + on_top.bytes);
+    result.in_graphs = std::min(layers.of_mixers, activations - layers.of_mixers + on_top.bytes);
   }
   // Nothing is kept for backward any more when the weights are updated, but for pools of graphs.
   if (held.gradient_copy > activations - result.in_graphs + on_top.bytes) {
@@ -560,8 +563,8 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
     result.moment = "update";
   }
   if (is_titan_unsharded(run) && num_micro_batches(run) == 1) {
-    settle_fresh_gradients(loss, in_layer, bytes_of(k.main_grads) * stage.largest_layer,
-                           activations / std::max(1.0, num_layers), result);
+    settle_fresh_gradients(loss, in_layer, bytes_of(k.main_grads) * own.largest_layer,
+                           activations / std::max(1.0, layers.num_layers), result);
   }
   // Torchtitan has no gradients before the first backward.
   result.at_start = result.peak.weights + (run.is_of_megatron ? result.peak.gradients : 0);
@@ -579,8 +582,8 @@ MemoryPrediction PreparedMemory::predict(const PlanKnobs& knobs, double load) co
   const PlanRun run = with(knobs, load);
   const Layers layers = layers_of(run);
   MemoryPrediction prediction;
-  for (size_t p = 0; p < stages_.size(); ++p) {
-    prediction.stages.push_back(stage_memory(p, run, layers));
+  for (size_t p = 0; p < outline_->stages.size(); ++p) {
+    prediction.stages.push_back(stage_memory(p, run, of_layers(p, run, layers)));
     if (prediction.stages.back().peak.total() > prediction.worst().peak.total()) {
       prediction.worst_stage = static_cast<int>(p);
     }
@@ -593,7 +596,7 @@ double PreparedMemory::peak_bytes(const PlanKnobs& knobs, double load) const {
   const Layers layers = layers_of(run);
   double peak = 0;
   for (const size_t p : different_) {
-    peak = std::max(peak, stage_memory(p, run, layers).peak.total());
+    peak = std::max(peak, stage_memory(p, run, of_layers(p, run, layers)).peak.total());
   }
   return peak;
 }

@@ -5,11 +5,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "tuner/planner/layer_sizes.h"
+#include "tuner/planner/pipeline_outline.h"
+#include "tuner/planner/work_cache.h"
 
 namespace moetune::tuner::planner {
 
@@ -87,6 +90,9 @@ class PreparedMemory {
  public:
   /// Of what `run` refers to, model and machine have to outlive it.
   explicit PreparedMemory(const PlanRun& run);
+  /// As above, with what is outlined of its stages, and with parameters from `works`: both have to
+  /// outlive this.
+  PreparedMemory(const PlanRun& run, const PipelineOutline& outline, WorkCache& works);
 
   /// `knobs` with the sizes of the run.
   [[nodiscard]] MemoryPrediction predict(const spec::PlanKnobs& knobs, double load) const;
@@ -100,51 +106,57 @@ class PreparedMemory {
     double transient = 0;   ///< on top, in the layer's backward
     double recomputed = 0;  ///< part of that: its tensors, there again under full recomputation
   };
-  /// Layers that hold the same.
-  struct Alike {
-    spec::LayerKind kind;
-    int64_t window = 0;
-  };
-  /// A virtual stage: how many layers of each kind, and what it has beside.
-  struct Part {
-    std::vector<double> layers;
-    std::vector<double> behind;  ///< of each kind: layers behind its last one
-    std::vector<int> order;      ///< the kind of each layer
-    int last = 0;                ///< kind of its last layer
-    bool has_head = false;
-    bool has_mtp = false;
-    bool has_embedding = false;
-  };
-  struct Stage {
-    std::vector<Part> parts;
-    std::vector<int64_t> in_flight;          ///< of each part
-    std::vector<int64_t> in_flight_overlap;  ///< with one more, as overlap of exchanges needs
+
+ private:
+  friend class ChoicePeaks;
+
+  /// Of stages that have the same.
+  struct Parameters {
     Weights weights;
     double largest_layer = 0;    ///< parameters, of embedding and head, too: a unit of FSDP
     double shapes_elements = 0;  ///< of all different matrices
-    bool has_experts = false;
-    bool has_head = false;
   };
-
- private:
   /// Of the layers of each kind under a run's choices; `kept`, where full recomputation may leave
   /// layers out: of those.
   struct Layers {
     std::vector<LayerMemory> all;
     std::vector<LayerMemory> kept;
   };
-  size_t place_of(spec::LayerKind kind, int64_t window);
+  /// What a stage's layers hold at the end of the forward passes and in the first backward.
+  struct OfLayers {
+    double activations = 0;
+    double of_mixers = 0;  ///< part of that
+    double last_transient = 0;
+    double on_its_way = 0;  ///< to the host's memory or back
+    double num_layers = 0;  ///< whose order counts
+    bool is_last_recomputed = false;
+  };
+
+  void prepare(WorkCache& works);
+  [[nodiscard]] Parameters parameters_of(const PipelineOutline::Stage& stage,
+                                         const std::vector<const Weights*>& of_kinds,
+                                         WorkCache& works) const;
+  [[nodiscard]] const Parameters& parameters(size_t number) const {
+    return parameters_[outline_->stages[number].first_same];
+  }
+  /// Micro-batches in flight of each virtual stage of a rank.
+  [[nodiscard]] std::span<const int64_t> in_flight(size_t number, bool has_overlap) const;
+  [[nodiscard]] OfLayers of_layers(size_t number, const PlanRun& run, const Layers& layers) const;
   [[nodiscard]] StageMemory stage_memory(size_t number, const PlanRun& run,
-                                         const Layers& layers) const;
+                                         const OfLayers& layers) const;
   [[nodiscard]] std::vector<LayerMemory> layer_memories(const PlanRun& run) const;
   [[nodiscard]] Layers layers_of(const PlanRun& run) const;
   /// What multi-token prediction keeps of a micro-batch.
   [[nodiscard]] double mtp_bytes(const PlanRun& run, const std::vector<LayerMemory>& layers) const;
   [[nodiscard]] PlanRun with(const spec::PlanKnobs& knobs, double load) const;
 
-  PlanRun run_;  ///< without its stages: see below
-  std::vector<Alike> alike_;
-  std::vector<Stage> stages_;
+  PlanRun run_;                                         ///< without its stages: see below
+  std::shared_ptr<const PipelineOutline> own_outline_;  ///< without one from the caller
+  const PipelineOutline* outline_ = nullptr;
+  std::vector<Parameters> parameters_;  ///< by stage, of the first of those that have the same
+  /// By stage and virtual stage, and behind them the same with one more, as overlap of exchanges
+  /// needs.
+  std::vector<int64_t> in_flight_;
   std::vector<size_t> different_;  ///< the stages to look at: others are like one or hold less
 };
 
@@ -168,5 +180,7 @@ double reserved_bytes(double allocated_bytes, double pool_bytes, double capacity
 /// Micro-batches (or, of virtual stages, each one's) whose forward a pipeline rank holds at most.
 /// One entry for each of its virtual stages.
 std::vector<int64_t> micro_batches_in_flight(const PlanRun& run, int stage);
+/// The same into `in_flight`, with or without overlap of the experts' exchanges.
+void count_in_flight(const PlanRun& run, int stage, bool has_overlap, std::span<int64_t> in_flight);
 
 }  // namespace moetune::tuner::planner

@@ -59,6 +59,11 @@ bool fills_stages(Run run) {
 
 constexpr RuleOf kAnyEngine = RuleOf::any_engine;
 
+constexpr PlanRule of_choices(PlanRule rule) {
+  rule.is_of_choices = true;
+  return rule;
+}
+
 constexpr PlanRule kRules[] = {
     {"world_size",
      [](Run run) {
@@ -228,69 +233,78 @@ constexpr PlanRule kRules[] = {
     {"sequence_parallel_with_experts",
      [](Run run) { return run.knobs.tp == 1 || run.knobs.sequence_parallel || !has_experts(run); },
      [](Run) { return std::string("experts with tp need sequence parallelism"); }},
-    {"overlap_needs_ep",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       return !k.overlap_moe_expert_parallel_comm ||
-              (k.ep > 1 && k.dispatcher != spec::Dispatcher::allgather &&
-               (k.pp == 1 || num_virtual_stages(run) > 1));
-     },
-     [](Run) {
-       return std::string(
-           "overlap of the experts' exchange needs ep, an all-to-all dispatcher, and virtual "
-           "stages where there are pipeline stages");
-     }},
-    {"overlap_or_recompute",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       return !k.overlap_moe_expert_parallel_comm ||
-              (!k.recompute.has(PlanRecompute::full) && !k.recompute.has(PlanRecompute::moe));
-     },
-     [](Run) {
-       return std::string("overlap of the experts' exchange excludes recompute full and moe");
-     }},
-    {"graphs_or_recompute",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       return !k.recompute.has(PlanRecompute::full) || k.cuda_graphs.empty() ||
-              k.cuda_graphs.has(PlanGraph::full_iteration);
-     },
-     [](Run) { return std::string("full recompute excludes graphs of parts of a layer"); }},
-    {"static_shapes", [](Run run) { return !captures_experts(run) || has_static_shapes(run); },
-     [](Run) {
-       return std::string(
-           "graphs after the router need static shapes: capacity_factor and pad_to_capacity, or "
-           "fused_grouped_mlp with its paged stash");
-     }},
-    {"recompute_fits_model",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       // torchtitan chooses by operation, whatever modules there are.
-       if (!is_of_megatron(run)) return true;
-       return (!k.recompute.has(PlanRecompute::mla_up_proj) || has_mixer(*run.model, Mixer::mla)) &&
-              (!k.recompute.has(PlanRecompute::moe_act) || has_experts(run));
-     },
-     [](Run) { return std::string("a module is recomputed that the model does not have"); }},
+    of_choices(
+        {"overlap_needs_ep",
+         [](Run run) {
+           const PlanKnobs& k = run.knobs;
+           return !k.overlap_moe_expert_parallel_comm ||
+                  (k.ep > 1 && k.dispatcher != spec::Dispatcher::allgather &&
+                   (k.pp == 1 || num_virtual_stages(run) > 1));
+         },
+         [](Run) {
+           return std::string(
+               "overlap of the experts' exchange needs ep, an all-to-all dispatcher, and virtual "
+               "stages where there are pipeline stages");
+         }}),
+    of_choices(
+        {"overlap_or_recompute",
+         [](Run run) {
+           const PlanKnobs& k = run.knobs;
+           return !k.overlap_moe_expert_parallel_comm ||
+                  (!k.recompute.has(PlanRecompute::full) && !k.recompute.has(PlanRecompute::moe));
+         },
+         [](Run) {
+           return std::string("overlap of the experts' exchange excludes recompute full and moe");
+         }}),
+    of_choices(
+        {"graphs_or_recompute",
+         [](Run run) {
+           const PlanKnobs& k = run.knobs;
+           return !k.recompute.has(PlanRecompute::full) || k.cuda_graphs.empty() ||
+                  k.cuda_graphs.has(PlanGraph::full_iteration);
+         },
+         [](Run) { return std::string("full recompute excludes graphs of parts of a layer"); }}),
+    of_choices({"static_shapes",
+                [](Run run) { return !captures_experts(run) || has_static_shapes(run); },
+                [](Run) {
+                  return std::string(
+                      "graphs after the router need static shapes: capacity_factor and "
+                      "pad_to_capacity, or "
+                      "fused_grouped_mlp with its paged stash");
+                }}),
+    of_choices(
+        {"recompute_fits_model",
+         [](Run run) {
+           const PlanKnobs& k = run.knobs;
+           // torchtitan chooses by operation, whatever modules there are.
+           if (!is_of_megatron(run)) return true;
+           return (!k.recompute.has(PlanRecompute::mla_up_proj) ||
+                   has_mixer(*run.model, Mixer::mla)) &&
+                  (!k.recompute.has(PlanRecompute::moe_act) || has_experts(run));
+         },
+         [](Run) { return std::string("a module is recomputed that the model does not have"); }}),
     // Its checkpointing takes one layer, or with blocks none.
-    {"mtp_recompute_each_layer",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       return !is_of_megatron(run) || run.model->mtp.depth == 0 ||
-              !k.recompute.has(PlanRecompute::full) || k.recomputes_block() ||
-              k.recompute_num_layers == 1;
-     },
-     [](Run run) {
-       return fmt::format(
-           "recompute_num_layers {}: multi-token prediction is recomputed each layer by itself "
-           "only",
-           run.knobs.recompute_num_layers);
-     }},
-    {"fsdp_without_pipeline",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       return !is_of_megatron(run) || k.fsdp != spec::Fsdp::torch || (k.pp == 1 && k.ep == 1);
-     },
-     [](Run) { return std::string("FSDP2 excludes pipeline stages and expert parallelism"); }},
+    of_choices(
+        {"mtp_recompute_each_layer",
+         [](Run run) {
+           const PlanKnobs& k = run.knobs;
+           return !is_of_megatron(run) || run.model->mtp.depth == 0 ||
+                  !k.recompute.has(PlanRecompute::full) || k.recomputes_block() ||
+                  k.recompute_num_layers == 1;
+         },
+         [](Run run) {
+           return fmt::format(
+               "recompute_num_layers {}: multi-token prediction is recomputed each layer by itself "
+               "only",
+               run.knobs.recompute_num_layers);
+         }}),
+    of_choices(
+        {"fsdp_without_pipeline",
+         [](Run run) {
+           const PlanKnobs& k = run.knobs;
+           return !is_of_megatron(run) || k.fsdp != spec::Fsdp::torch || (k.pp == 1 && k.ep == 1);
+         },
+         [](Run) { return std::string("FSDP2 excludes pipeline stages and expert parallelism"); }}),
     {"own_modules_without_cp", [](Run run) { return !has_own_modules(run) || run.knobs.cp == 1; },
      [](Run run) {
        return fmt::format(
@@ -308,42 +322,46 @@ constexpr PlanRule kRules[] = {
            "(transformer_impl local) needs",
            run.knobs.tp, run.model->num_kv_heads);
      }},
-    {"own_modules_delay_nothing",
-     [](Run run) {
-       return !has_own_modules(run) ||
-              (!run.knobs.delay_wgrad_compute && run.knobs.offload.empty());
-     },
-     [](Run) {
-       return std::string(
-           "delay_wgrad_compute and offload of activations need Transformer Engine's modules, not "
-           "transformer_impl local");
-     }},
-    {"router_graph_or_recompute",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       return !k.recompute.has(PlanRecompute::moe) || !k.cuda_graphs.has(PlanGraph::moe_router);
-     },
-     [](Run) { return std::string("recompute moe excludes a graph of moe_router"); }},
-    {"graphs_of_router",
-     [](Run run) {
-       const PlanGraphSet& graphs = run.knobs.cuda_graphs;
-       const bool has_router = graphs.has(PlanGraph::moe_router);
-       return (!has_router || !graphs.has(PlanGraph::moe)) &&
-              (has_router || !graphs.has(PlanGraph::moe_preprocess));
-     },
-     [](Run) {
-       return std::string("a graph of moe_router excludes one of moe, and moe_preprocess needs it");
-     }},
-    {"overlap_fits_model",
-     [](Run run) {
-       return !run.knobs.overlap_moe_expert_parallel_comm ||
-              (!has_mamba(run) && run.model->mtp.depth <= 1);
-     },
-     [](Run) {
-       return std::string(
-           "overlap of the experts' exchange takes at most one layer of multi-token prediction and "
-           "no Mamba layers");
-     }},
+    of_choices({"own_modules_delay_nothing",
+                [](Run run) {
+                  return !has_own_modules(run) ||
+                         (!run.knobs.delay_wgrad_compute && run.knobs.offload.empty());
+                },
+                [](Run) {
+                  return std::string(
+                      "delay_wgrad_compute and offload of activations need Transformer Engine's "
+                      "modules, not "
+                      "transformer_impl local");
+                }}),
+    of_choices({"router_graph_or_recompute",
+                [](Run run) {
+                  const PlanKnobs& k = run.knobs;
+                  return !k.recompute.has(PlanRecompute::moe) ||
+                         !k.cuda_graphs.has(PlanGraph::moe_router);
+                },
+                [](Run) { return std::string("recompute moe excludes a graph of moe_router"); }}),
+    of_choices({"graphs_of_router",
+                [](Run run) {
+                  const PlanGraphSet& graphs = run.knobs.cuda_graphs;
+                  const bool has_router = graphs.has(PlanGraph::moe_router);
+                  return (!has_router || !graphs.has(PlanGraph::moe)) &&
+                         (has_router || !graphs.has(PlanGraph::moe_preprocess));
+                },
+                [](Run) {
+                  return std::string(
+                      "a graph of moe_router excludes one of moe, and moe_preprocess needs it");
+                }}),
+    of_choices({"overlap_fits_model",
+                [](Run run) {
+                  return !run.knobs.overlap_moe_expert_parallel_comm ||
+                         (!has_mamba(run) && run.model->mtp.depth <= 1);
+                },
+                [](Run) {
+                  return std::string(
+                      "overlap of the experts' exchange takes at most one layer of multi-token "
+                      "prediction and "
+                      "no Mamba layers");
+                }}),
     {"hybrid_without_vpp",
      [](Run run) { return !has_mamba(run) || !run.stages.empty() || run.knobs.vpp == 1; },
      [](Run run) {
@@ -389,18 +407,19 @@ constexpr PlanRule kRules[] = {
      [](Run run) {
        return fmt::format("etp {}: experts with biases cannot be sliced", run.knobs.etp);
      }},
-    {"delayed_wgrad",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       return !k.delay_wgrad_compute ||
-              (k.overlap_moe_expert_parallel_comm &&
-               !(run.model->has_attention_bias && k.cuda_graphs.has(PlanGraph::attn)));
-     },
-     [](Run) {
-       return std::string(
-           "delay_wgrad_compute needs overlap of the experts' exchange, and excludes a graph of "
-           "attention with biases");
-     }},
+    of_choices({"delayed_wgrad",
+                [](Run run) {
+                  const PlanKnobs& k = run.knobs;
+                  return !k.delay_wgrad_compute ||
+                         (k.overlap_moe_expert_parallel_comm &&
+                          !(run.model->has_attention_bias && k.cuda_graphs.has(PlanGraph::attn)));
+                },
+                [](Run) {
+                  return std::string(
+                      "delay_wgrad_compute needs overlap of the experts' exchange, and excludes a "
+                      "graph of "
+                      "attention with biases");
+                }}),
     {"precision_of_machine",
      [](Run run) {
        const spec::HardwareSpec& machine = *run.hardware;
@@ -420,82 +439,88 @@ constexpr PlanRule kRules[] = {
        return fmt::format("{} has no {}", run.hardware->name, name_of(run.knobs.precision));
      },
      kAnyEngine},
-    {"dispatcher_of_machine",
-     [](Run run) {
-       return !has_experts(run) || run.knobs.dispatcher != spec::Dispatcher::hybridep ||
-              !is_of_amd(*run.hardware);
-     },
-     [](Run run) { return spec::hybridep_refusal(*run.hardware); }, kAnyEngine},
+    of_choices({"dispatcher_of_machine",
+                [](Run run) {
+                  return !has_experts(run) || run.knobs.dispatcher != spec::Dispatcher::hybridep ||
+                         !is_of_amd(*run.hardware);
+                },
+                [](Run run) { return spec::hybridep_refusal(*run.hardware); }, kAnyEngine}),
     // Megatron-Core asserts that there is somebody to send rows to; torchtitan's DeepEP knows no
     // slices of experts.
-    {"flex_dispatcher_needs_ep",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       const bool is_flex =
-           k.dispatcher == spec::Dispatcher::deepep || k.dispatcher == spec::Dispatcher::hybridep;
-       if (!has_experts(run) || !is_flex) return true;
-       return is_of_megatron(run) ? k.ep > 1 || k.etp > 1 : k.ep > 1 && k.etp == 1;
-     },
-     [](Run run) {
-       return fmt::format("{} needs {}: ep {} x etp {}", name_of(run.knobs.dispatcher),
-                          is_of_megatron(run) ? "ep x etp above 1" : "ep above 1 and etp 1",
-                          run.knobs.ep, run.knobs.etp);
-     }},
+    of_choices({"flex_dispatcher_needs_ep",
+                [](Run run) {
+                  const PlanKnobs& k = run.knobs;
+                  const bool is_flex = k.dispatcher == spec::Dispatcher::deepep ||
+                                       k.dispatcher == spec::Dispatcher::hybridep;
+                  if (!has_experts(run) || !is_flex) return true;
+                  return is_of_megatron(run) ? k.ep > 1 || k.etp > 1 : k.ep > 1 && k.etp == 1;
+                },
+                [](Run run) {
+                  return fmt::format(
+                      "{} needs {}: ep {} x etp {}", name_of(run.knobs.dispatcher),
+                      is_of_megatron(run) ? "ep x etp above 1" : "ep above 1 and etp 1",
+                      run.knobs.ep, run.knobs.etp);
+                }}),
     // DeepEP sends what was routed, not what a capacity has room for.
-    {"deepep_without_padding",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       return !is_of_megatron(run) || run.takes_padded_deepep || !has_experts(run) ||
-              k.dispatcher != spec::Dispatcher::deepep || !k.pad_to_capacity;
-     },
-     [](Run) { return std::string("dispatcher deepep excludes pad_to_capacity"); }},
-    {"delayed_scaling_or_recompute",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       return k.precision != PrecisionRecipe::fp8_delayed ||
-              (!k.recompute.has(PlanRecompute::moe_act) &&
-               !k.recompute.has(PlanRecompute::layernorm));
-     },
-     [](Run) { return std::string("fp8-delayed excludes recompute moe_act and layernorm"); }},
+    of_choices({"deepep_without_padding",
+                [](Run run) {
+                  const PlanKnobs& k = run.knobs;
+                  return !is_of_megatron(run) || run.takes_padded_deepep || !has_experts(run) ||
+                         k.dispatcher != spec::Dispatcher::deepep || !k.pad_to_capacity;
+                },
+                [](Run) { return std::string("dispatcher deepep excludes pad_to_capacity"); }}),
+    of_choices(
+        {"delayed_scaling_or_recompute",
+         [](Run run) {
+           const PlanKnobs& k = run.knobs;
+           return k.precision != PrecisionRecipe::fp8_delayed ||
+                  (!k.recompute.has(PlanRecompute::moe_act) &&
+                   !k.recompute.has(PlanRecompute::layernorm));
+         },
+         [](Run) { return std::string("fp8-delayed excludes recompute moe_act and layernorm"); }}),
     {"offload_fits",
      [](Run run) {
        const PlanKnobs& k = run.knobs;
        return !k.offload.has(spec::Offload::attn_proj) || k.offload.has(spec::Offload::core_attn);
      },
      [](Run) { return std::string("offload of attn_proj needs that of core_attn"); }},
-    {"host_optimizer",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       return !is_of_megatron(run) || k.optimizer_offload_ratio <= 0 || k.precision_aware_optimizer;
-     },
-     [](Run) { return std::string("optimizer_offload_ratio needs precision_aware_optimizer"); }},
-    {"narrow_weights",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       if (!is_of_megatron(run) || !k.fp8_param_gather) return true;
-       const bool is_sharded = k.distributed_optimizer || k.fsdp != spec::Fsdp::none;
-       return is_sharded &&
-              (k.optimizer_offload_ratio <= 0 || k.precision == PrecisionRecipe::fp8_delayed);
-     },
-     [](Run) {
-       return std::string(
-           "fp8_param_gather needs the distributed optimizer or Megatron's FSDP, and excludes "
-           "optimizer_offload_ratio with other scaling than delayed");
-     }},
-    {"fsdp_optimizer",
-     [](Run run) {
-       return run.knobs.fsdp == spec::Fsdp::none ||
-              run.knobs.optimizer != spec::OptimizerKind::muon;
-     },
-     [](Run) { return std::string("FSDP excludes the optimizer muon"); }},
-    {"gather_overlap_needs_reduce",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       const bool is_shared = k.distributed_optimizer || k.fsdp == spec::Fsdp::megatron;
-       return !is_of_megatron(run) || k.dp * k.cp == 1 || !is_shared || !k.overlap_param_gather ||
-              k.overlap_grad_reduce;
-     },
-     [](Run) { return std::string("overlap_param_gather needs overlap_grad_reduce"); }},
+    of_choices({"host_optimizer",
+                [](Run run) {
+                  const PlanKnobs& k = run.knobs;
+                  return !is_of_megatron(run) || k.optimizer_offload_ratio <= 0 ||
+                         k.precision_aware_optimizer;
+                },
+                [](Run) {
+                  return std::string("optimizer_offload_ratio needs precision_aware_optimizer");
+                }}),
+    of_choices(
+        {"narrow_weights",
+         [](Run run) {
+           const PlanKnobs& k = run.knobs;
+           if (!is_of_megatron(run) || !k.fp8_param_gather) return true;
+           const bool is_sharded = k.distributed_optimizer || k.fsdp != spec::Fsdp::none;
+           return is_sharded &&
+                  (k.optimizer_offload_ratio <= 0 || k.precision == PrecisionRecipe::fp8_delayed);
+         },
+         [](Run) {
+           return std::string(
+               "fp8_param_gather needs the distributed optimizer or Megatron's FSDP, and excludes "
+               "optimizer_offload_ratio with other scaling than delayed");
+         }}),
+    of_choices({"fsdp_optimizer",
+                [](Run run) {
+                  return run.knobs.fsdp == spec::Fsdp::none ||
+                         run.knobs.optimizer != spec::OptimizerKind::muon;
+                },
+                [](Run) { return std::string("FSDP excludes the optimizer muon"); }}),
+    of_choices({"gather_overlap_needs_reduce",
+                [](Run run) {
+                  const PlanKnobs& k = run.knobs;
+                  const bool is_shared = k.distributed_optimizer || k.fsdp == spec::Fsdp::megatron;
+                  return !is_of_megatron(run) || k.dp * k.cp == 1 || !is_shared ||
+                         !k.overlap_param_gather || k.overlap_grad_reduce;
+                },
+                [](Run) { return std::string("overlap_param_gather needs overlap_grad_reduce"); }}),
 };
 
 constexpr Thumb kThumbs[] = {
@@ -571,6 +596,11 @@ const PlanRule* broken_rule(const PlanRun& run) {
     if (!rule.holds(run)) return &rule;
   }
   return nullptr;
+}
+
+bool holds_rules_of_choices(const PlanRun& run) {
+  return std::ranges::all_of(
+      kRules, [&](const PlanRule& rule) { return !rule.is_of_choices || rule.holds(run); });
 }
 
 std::vector<const PlanRule*> broken_rules(const PlanRun& run) {

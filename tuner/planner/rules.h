@@ -23,11 +23,17 @@ struct PlanRule {
   bool (*holds)(const PlanRun&);
   std::string (*message)(const PlanRun&);  ///< of a run that breaks it
   RuleOf binds = RuleOf::megatron;
+  /// It looks at what a search varies beside sizes: recomputation, loss, FSDP, dispatcher, overlap,
+  /// graphs, and what these imply. At sizes it looks only for which of them are above 1. Others
+  /// look at none of these choices.
+  bool is_of_choices = false;
 };
 
 /// The first rule that a run breaks, null when it is legal.
 const PlanRule* broken_rule(const PlanRun& run);
-/// All of them.
+/// Whether it breaks none of those that look at choices.
+bool holds_rules_of_choices(const PlanRun& run);
+/// All that it breaks.
 std::vector<const PlanRule*> broken_rules(const PlanRun& run);
 /// Whether a run breaks a rule that the other holds.
 bool breaks_more(const PlanRun& run, const PlanRun& other);

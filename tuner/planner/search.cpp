@@ -3,13 +3,15 @@
 
 #include <algorithm>
 #include <array>
+#include <bitset>
 #include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
+#include <tuple>
 
 #include "kernels/base/parallel_for.h"
+#include "tuner/planner/choice_peaks.h"
 #include "tuner/planner/rules.h"
 #include "tuner/planner/stages.h"
 #include "tuner/planner/titan_memory.h"
@@ -74,6 +76,9 @@ struct TimeChoice {
   bool has_overlap;
   PlanGraphSet graphs;
 };
+
+/// Some of the time choices, by their places.
+using TimeChoices = std::bitset<64>;
 
 /// The fastest configuration of each small range of memory.
 class Front {
@@ -322,9 +327,14 @@ class Search {
     if (q_.is_of_megatron) complete(*q_.model, *q_.hardware, knobs);
   }
 
+  /// What layouts with the same stages share.
+  struct Pipeline {
+    Stages stages;
+    PipelineOutline outline;
+  };
   struct Layout {
     PlanKnobs knobs;
-    const Stages* stages = nullptr;
+    const Pipeline* pipeline = nullptr;
     double bound = 0;
     size_t cell = 0;  ///< in PlanAnswer::cells, where PlanQuestion::wants_space
   };
@@ -403,14 +413,36 @@ class Search {
     Stages stages;
     // Another engine makes its stages by itself.
     if (knobs.pp > 1 && q_.is_of_megatron) {
-      stages = choose_stages(run, parts_by_place(run, works_, rates_), true);
+      stages = choose_stages(run, parts_of_sizes(run), true);
       if (stages.empty()) return;  // a hybrid whose layers do not divide
     }
-    // Few differ.
-    const Stages& kept = *stages_.insert(std::move(stages)).first;
-    enter(knobs, kept);
+    const Pipeline& pipeline = pipeline_of(knobs, std::move(stages));
+    enter(knobs, pipeline.stages);
     const size_t cell = q_.wants_space ? answer_.cells.size() - 1 : 0;
-    layouts_.push_back({knobs, &kept, bound_of(knobs, knobs.ep > 1), cell});
+    layouts_.push_back({knobs, &pipeline, bound_of(knobs, knobs.ep > 1), cell});
+  }
+
+  /// Of the fastest choices, whose parts depend on the sizes of a layer alone.
+  const StageParts& parts_of_sizes(const PlanRun& run) {
+    const PlanKnobs& k = run.knobs;
+    const std::array<int32_t, 6> sizes = {
+        k.tp, k.cp, k.ep, k.etp, k.micro_batch_size, static_cast<int32_t>(k.cp_comm_type)};
+    const auto [place, is_new] = parts_.try_emplace(sizes);
+    if (is_new) place->second = parts_by_place(run, works_, rates_);
+    return place->second;
+  }
+
+  /// Few differ.
+  const Pipeline& pipeline_of(const PlanKnobs& knobs, Stages stages) {
+    const auto [place, is_new] = pipelines_.try_emplace({knobs.pp, knobs.vpp, std::move(stages)});
+    Pipeline& pipeline = place->second;
+    if (is_new) {
+      pipeline.stages = std::get<Stages>(place->first);
+      PlanRun run = run_with(knobs);
+      run.stages = pipeline.stages;
+      pipeline.outline = outline_of(run);
+    }
+    return pipeline;
   }
 
   /// A lower bound of the step time: no choice for this layout with the same memory is faster.
@@ -473,10 +505,65 @@ class Search {
     config = {run.knobs, bytes, PreparedStep(run, works_).price(rates_).seconds, run.stages};
   }
 
+  /// The layout with a choice of memory; none where that is no choice beside another.
+  [[nodiscard]] std::optional<PlanKnobs> with_choice(const PlanKnobs& layout,
+                                                     const MemoryChoice& choice) const {
+    PlanKnobs knobs = layout;
+    knobs.recompute = choice.recompute;
+    knobs.recompute_method = choice.layers.method;
+    knobs.recompute_num_layers = choice.layers.count;
+    knobs.cross_entropy = choice.cross_entropy;
+    knobs.fsdp = choice.fsdp;
+    if (choice.fsdp != Fsdp::none && !shares_out_weights(knobs)) {
+      // FSDP over one rank is none, and is no choice beside it. A framework that always shards
+      // takes it for one rank only; it shares out state with the weights.
+      if (searches_unsharded_ || !takes_one_unsharded_) return std::nullopt;
+      knobs.fsdp = Fsdp::none;
+      knobs.distributed_optimizer = false;
+    }
+    // What torchtitan makes of its sizes is no choice beside it. Few of its models run with
+    // experts on several ranks and no shards, and those slowly.
+    if (!q_.is_of_megatron && (knobs.fsdp != titan_sharding(knobs) || lacks_titan_shards(knobs))) {
+      return std::nullopt;
+    }
+    return knobs;
+  }
+  [[nodiscard]] PlanKnobs with_choice(PlanKnobs knobs, const TimeChoice& time) const {
+    knobs.dispatcher = time.dispatcher;
+    knobs.overlap_moe_expert_parallel_comm = time.has_overlap;
+    knobs.cuda_graphs = time.graphs;
+    // What the choices of the layout itself implied.
+    knobs.cuda_device_max_connections = q_.base.cuda_device_max_connections;
+    knobs.overlap_param_gather = q_.base.overlap_param_gather;
+    complete_for_engine(knobs);
+    return knobs;
+  }
+
+  /// Of each memory choice the time choices that are legal with it. The layout itself is legal, so
+  /// that only rules count that look at choices: layouts with the same sizes above 1 are alike.
+  const std::vector<TimeChoices>& legal_choices(const PlanKnobs& layout) {
+    const std::array<bool, 8> kind = {
+        layout.tp > 1,  layout.cp > 1, layout.dp > 1,  layout.pp > 1,
+        layout.vpp > 1, layout.ep > 1, layout.etp > 1, layout.expert_copies() > 1};
+    const auto [place, is_new] = legal_choices_.try_emplace(kind);
+    if (!is_new) return place->second;
+    PlanRun run = run_with(layout);
+    for (const MemoryChoice& choice : memory_choices_) {
+      TimeChoices legal;
+      const std::optional<PlanKnobs> knobs = with_choice(layout, choice);
+      for (size_t t = 0; knobs && t < time_choices_.size(); ++t) {
+        run.knobs = with_choice(*knobs, time_choices_[t]);
+        legal[t] = holds_rules_of_choices(run);
+      }
+      place->second.push_back(legal);
+    }
+    return place->second;
+  }
+
   void look_at(const Layout& layout) {
-    enter(layout.knobs, *layout.stages);
-    const PreparedMemory memory(entered_);
-    PlanRun run = run_with(layout.knobs);  // for the rules
+    enter(layout.knobs, layout.pipeline->stages);
+    const PreparedMemory memory(entered_, layout.pipeline->outline, works_);
+    ChoicePeaks peaks(memory, q_.load);
     const bool is_hopeless = answer_.best.size() >= static_cast<size_t>(q_.num_best) &&
                              layout.bound > answer_.best.front().seconds;
     PlannedConfig best;
@@ -484,60 +571,38 @@ class Search {
     PlannedConfig least;
     least.peak_bytes = std::numeric_limits<double>::infinity();
     PlanCell* cell = q_.wants_space ? &answer_.cells[layout.cell] : nullptr;
-    std::vector<std::vector<bool>> has_fit(time_choices_.size(),
-                                           std::vector<bool>(memory_choices_.size()));
+    const std::vector<TimeChoices>& legal = legal_choices(layout.knobs);
+    has_fit_.assign(memory_choices_.size(), {});
     for (size_t index = 0; index < memory_choices_.size(); ++index) {
+      if (legal[index].none()) continue;
       const MemoryChoice& choice = memory_choices_[index];
-      PlanKnobs knobs = layout.knobs;
-      knobs.recompute = choice.recompute;
-      knobs.recompute_method = choice.layers.method;
-      knobs.recompute_num_layers = choice.layers.count;
-      knobs.cross_entropy = choice.cross_entropy;
-      knobs.fsdp = choice.fsdp;
-      if (choice.fsdp != Fsdp::none && !shares_out_weights(knobs)) {
-        // FSDP over one rank is none, and is no choice beside it. A framework that always shards
-        // takes it for one rank only; it shares out state with the weights.
-        if (searches_unsharded_ || !takes_one_unsharded_) continue;
-        knobs.fsdp = Fsdp::none;
-        knobs.distributed_optimizer = false;
-      }
-      // What torchtitan makes of its sizes is no choice beside it. Few of its models run with
-      // experts on several ranks and no shards, and those slowly.
-      if (!q_.is_of_megatron &&
-          (knobs.fsdp != titan_sharding(knobs) || lacks_titan_shards(knobs))) {
-        continue;
-      }
+      const PlanKnobs of_memory = *with_choice(layout.knobs, choice);
+      TimeChoices slower;
+      for (const size_t other : choice.faster) slower |= has_fit_[other];
       double peak[2] = {-1, -1};
       double bounds[2] = {-1, -1};  // without and with overlap
       for (size_t t = 0; t < time_choices_.size(); ++t) {
+        if (!legal[index][t]) continue;
         const TimeChoice& time = time_choices_[t];
-        knobs.dispatcher = time.dispatcher;
-        knobs.overlap_moe_expert_parallel_comm = time.has_overlap;
-        knobs.cuda_graphs = time.graphs;
-        knobs.cuda_device_max_connections = q_.base.cuda_device_max_connections;
-        knobs.overlap_param_gather = q_.base.overlap_param_gather;
-        complete_for_engine(knobs);
-        if (q_.keeps != nullptr && !q_.keeps(knobs)) continue;
-        run.knobs = knobs;
-        if (broken_rule(run) != nullptr) continue;
+        const auto knobs = [&] { return with_choice(of_memory, time); };
+        if (q_.keeps != nullptr && !q_.keeps(knobs())) continue;
         ++answer_.num_legal;
         double& bytes = peak[time.has_overlap ? 1 : 0];
-        if (bytes < 0) bytes = memory.peak_bytes(knobs, q_.load);
+        if (bytes < 0) bytes = peaks.peak_bytes(knobs());
         const bool fits = device_bytes(bytes) <= capacity_;
         if (fits) {
           ++answer_.num_fit;
         } else if (bytes < least.peak_bytes) {
-          least = {knobs, bytes, 0, {}};
+          least = {knobs(), bytes, 0, {}};
         }
-        const bool is_slower =
-            std::ranges::any_of(choice.faster, [&](size_t other) { return has_fit[t][other]; });
-        has_fit[t][index] = fits;
+        const bool is_slower = slower[t];
+        has_fit_[index][t] = fits;
         bool is_wanted = fits && !is_hopeless && !is_slower;
         if (cell != nullptr) {
           ++cell->num_legal;
           if (fits) ++cell->num_fit;
           if (!cell->leanest || bytes < cell->leanest->peak_bytes) {
-            cell->leanest = {knobs, bytes, 0, *layout.stages};
+            cell->leanest = {knobs(), bytes, 0, layout.pipeline->stages};
           }
           const double fastest =
               std::min(best.seconds, cell->fastest ? cell->fastest->seconds : best.seconds);
@@ -547,20 +612,20 @@ class Search {
           if (!is_wanted && is_ahead(layout.bound)) {
             // The layout's bound assumes no recomputation and full overlap; this one is tighter.
             double& bound = bounds[time.has_overlap ? 1 : 0];
-            if (bound < 0) bound = bound_of(knobs, time.has_overlap);
+            if (bound < 0) bound = bound_of(knobs(), time.has_overlap);
             is_wanted = is_ahead(bound);
           }
         }
         if (!is_wanted) continue;
-        const double seconds = price(knobs).seconds;
-        if (fits && seconds < best.seconds) best = {knobs, bytes, seconds, {}};
+        const double seconds = price(knobs()).seconds;
+        if (fits && seconds < best.seconds) best = {knobs(), bytes, seconds, {}};
         if (cell != nullptr && front_.is_ahead(bytes, seconds)) {
-          front_.add({knobs, bytes, seconds, *layout.stages});
+          front_.add({knobs(), bytes, seconds, layout.pipeline->stages});
         }
       }
     }
     if (best.seconds < std::numeric_limits<double>::infinity()) {
-      best.stages = *layout.stages;
+      best.stages = layout.pipeline->stages;
       refine(best);
       keep(best);
       if (cell != nullptr) {
@@ -568,7 +633,7 @@ class Search {
         if (!cell->fastest || best.seconds < cell->fastest->seconds) cell->fastest = best;
       }
     } else if (answer_.num_fit == 0 && least.peak_bytes < std::numeric_limits<double>::infinity()) {
-      least.stages = *layout.stages;
+      least.stages = layout.pipeline->stages;
       answer_.nearest.push_back(least);
     }
   }
@@ -598,14 +663,17 @@ class Search {
   std::vector<PlanRecomputeSet> recomputes_;
   std::vector<MemoryChoice> memory_choices_;
   std::vector<TimeChoice> time_choices_;
-  int64_t num_choices_ = 0;  ///< of a layout
+  std::map<std::array<bool, 8>, std::vector<TimeChoices>> legal_choices_;  ///< see legal_choices()
+  std::vector<TimeChoices> has_fit_;  ///< by memory choice, of the layout that is looked at
+  int64_t num_choices_ = 0;           ///< of a layout
   bool may_exchange_heads_ = true;
   bool searches_unsharded_ = true;   ///< Fsdp::none, for all layouts
   bool takes_one_unsharded_ = true;  ///< the framework has words for Fsdp::none of one rank
   std::map<int32_t, std::vector<int32_t>> virtual_stages_;  ///< by pp
   double capacity_;
   Front front_;
-  std::set<Stages> stages_;  ///< of all layouts
+  std::map<std::tuple<int32_t, int32_t, Stages>, Pipeline> pipelines_;  ///< by pp and vpp
+  std::map<std::array<int32_t, 6>, StageParts> parts_;                  ///< see parts_of_sizes
   std::vector<Layout> layouts_;
   WorkCache works_;
   PlanRun entered_;

@@ -5,10 +5,8 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -17,6 +15,7 @@
 #include "tuner/planner/layer_work.h"
 #include "tuner/planner/rates.h"
 #include "tuner/planner/run.h"
+#include "tuner/planner/work_cache.h"
 
 namespace moetune::tuner::planner {
 
@@ -82,24 +81,6 @@ struct TimeContext {
   /// Months from 2026-06, which the rates describe, to the release of the run's software. Beyond
   /// the span of fitted_month nothing changes.
   double months = 0;
-};
-
-/// Works and parameters of layers, shared by runs of one model and recipe whose layers have the
-/// same sizes.
-class WorkCache {
- public:
-  const LayerWork& layer(const PlanRun& run, spec::LayerKind kind, int64_t window);
-  const LayerWork& head(const PlanRun& run);
-  const Weights& weights(const PlanRun& run, spec::LayerKind kind);
-
- private:
-  /// Sizes that determine a layer's work. Load and capacity are the same for all runs.
-  using Sizes = std::array<int32_t, 7>;
-  static Sizes sizes_key(const PlanRun& run);
-
-  std::map<std::tuple<Sizes, spec::LayerKind, int64_t>, LayerWork> layers_;
-  std::map<Sizes, LayerWork> heads_;
-  std::map<std::pair<Sizes, spec::LayerKind>, Weights> weights_;
 };
 
 /// A run whose work is known, to be priced at any rates.

@@ -1,0 +1,35 @@
+// Peaks of the many choices that one layout has.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "tuner/planner/memory_profile.h"
+
+namespace moetune::tuner::planner {
+
+/// Peaks of many choices of one run's sizes, as PreparedMemory::peak_bytes predicts them. Where
+/// choices that follow each other have the same layers, these are priced once.
+class ChoicePeaks {
+ public:
+  /// `memory` has to outlive it.
+  ChoicePeaks(const PreparedMemory& memory, double load);
+
+  double peak_bytes(const spec::PlanKnobs& knobs);
+
+ private:
+  /// Layers of choices that differ in nothing that layers hold.
+  struct Known {
+    spec::PlanKnobs knobs;
+    std::vector<PreparedMemory::OfLayers> stages;  ///< the different ones
+  };
+
+  const PreparedMemory& memory_;
+  PlanRun run_;
+  std::array<Known, 2> known_;  ///< the last ones without and with overlap of exchanges
+  std::optional<spec::PlanKnobs> layer_knobs_;
+  PreparedMemory::Layers layers_;  ///< under layer_knobs_
+};
+
+}  // namespace moetune::tuner::planner

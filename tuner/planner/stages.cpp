@@ -3,8 +3,8 @@
 #include "tuner/planner/stages.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
-#include <optional>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -67,102 +67,153 @@ class StageTable {
   int64_t num_again_;  ///< of a stage
 };
 
-/// What nothing may exceed.
-struct SplitBounds {
-  double rank_seconds = std::numeric_limits<double>::infinity();
-  double stage_seconds = std::numeric_limits<double>::infinity();
-  double layer_seconds = std::numeric_limits<double>::infinity();  ///< of a stage's layers alone
-  int64_t in_flight = std::numeric_limits<int64_t>::max();         ///< layers times micro-batches
-};
+/// What nothing may exceed: of a rank, of a stage and of a stage's layers alone the fourth power of
+/// its seconds, of a stage its layers times micro-batches in flight.
+enum Bound : size_t { kOfRank, kOfStage, kOfLayers, kInFlight, kNumBounds };
+using Limits = std::array<double, kNumBounds>;
+
+constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 class Splitter {
  public:
   Splitter(const StageParts& parts, int64_t pp, const std::vector<int64_t>& in_flight)
-      : table_(parts), pp_(pp), in_flight_(in_flight) {
+      : table_(parts),
+        pp_(static_cast<size_t>(pp)),
+        in_flight_(in_flight),
+        layers_(in_flight.size()),
+        ranks_(pp_) {
     const auto less = [](const StageSeconds& a, const StageSeconds& b) {
       return a.total() < b.total();
     };
     shortest_ = *std::min_element(parts.layers.begin(), parts.layers.end(), less);
   }
 
-  [[nodiscard]] LayerCounts best() const {
-    SplitBounds bounds;
-    bounds.rank_seconds =
-        least(table_.least().total() / static_cast<double>(pp_), 2 * table_.most().total(),
-              [&](double seconds) { return split({.rank_seconds = seconds}).has_value(); });
-    if (static_cast<size_t>(pp_) < in_flight_.size()) {
-      for (double SplitBounds::*bound :
-           {&SplitBounds::stage_seconds, &SplitBounds::layer_seconds}) {
-        bounds.*bound = least(0, bounds.rank_seconds, [&](double seconds) {
-          SplitBounds tried = bounds;
-          tried.*bound = seconds;
-          return split(tried).has_value();
-        });
-      }
+  [[nodiscard]] LayerCounts best() {
+    Limits limits;
+    limits.fill(kNoLimit);
+    const double of_rank = least_seconds(table_.least().total() / static_cast<double>(pp_),
+                                         2 * table_.most().total(), kOfRank, limits);
+    if (pp_ < in_flight_.size()) {
+      for (const Bound bound : {kOfStage, kOfLayers}) least_seconds(0, of_rank, bound, limits);
     }
+    Trials trials(*this, limits, kInFlight);
     int64_t too_few = 0;
     int64_t enough = table_.num_layers() * *std::max_element(in_flight_.begin(), in_flight_.end());
     while (enough - too_few > 1) {
-      bounds.in_flight = (enough + too_few) / 2;
-      (split(bounds).has_value() ? enough : too_few) = bounds.in_flight;
+      const int64_t middle = (enough + too_few) / 2;
+      (trials.is_enough(static_cast<double>(middle)) ? enough : too_few) = middle;
     }
-    bounds.in_flight = enough;
-    const std::optional<LayerCounts> found = split(bounds);
-    MOETUNE_CHECK(found.has_value(), "{} layers do not fill {} stages", table_.num_layers(),
-                  in_flight_.size());
-    return *found;
+    limits[kInFlight] = static_cast<double>(enough);
+    MOETUNE_CHECK(split(limits, kInFlight).is_enough, "{} layers do not fill {} stages",
+                  table_.num_layers(), in_flight_.size());
+    return layers_;
   }
 
  private:
-  /// The least that is enough, where `high` is and `low` is not, or hardly.
-  template <typename IsEnough>
-  static double least(double low, double high, const IsEnough& is_enough) {
+  /// A split, and the limits of one bound that lead to the same: from one on, and below another.
+  struct Trial {
+    bool is_enough = false;  ///< all layers are taken, and no stage has nothing
+    double from = 0;
+    double below = kNoLimit;
+  };
+
+  /// Limits of one bound, each between the highest that was too low and the lowest that was enough.
+  class Trials {
+   public:
+    Trials(Splitter& splitter, const Limits& limits, Bound bound)
+        : splitter_(splitter), limits_(limits), bound_(bound) {}
+
+    /// Most limits lead to a split that is known.
+    bool is_enough(double limit) {
+      if (limit >= enough_from_) return true;
+      if (limit < too_low_below_) return false;
+      limits_[bound_] = limit;
+      const Trial trial = splitter_.split(limits_, bound_);
+      (trial.is_enough ? enough_from_ : too_low_below_) =
+          trial.is_enough ? trial.from : trial.below;
+      return trial.is_enough;
+    }
+
+   private:
+    Splitter& splitter_;
+    Limits limits_;
+    Bound bound_;
+    double enough_from_ = kNoLimit;
+    double too_low_below_ = 0;
+  };
+
+  /// The least seconds that are enough, where `high` is and `low` is not, or hardly. Sets the
+  /// limit.
+  double least_seconds(double low, double high, Bound bound, Limits& limits) {
     constexpr double kAlike = 1e-5;
+    Trials trials(*this, limits, bound);
     while (high - low > kAlike * high) {
       const double middle = (low + high) / 2;
-      (is_enough(middle) ? high : low) = middle;
+      (trials.is_enough(StageSeconds{middle}.fourth_power()) ? high : low) = middle;
     }
+    limits[bound] = StageSeconds{high}.fourth_power();
     return high;
   }
 
-  /// None: some layers are left, or a stage has nothing.
-  [[nodiscard]] std::optional<LayerCounts> split(const SplitBounds& bounds) const {
-    const double most_of_rank = StageSeconds{bounds.rank_seconds}.fourth_power();
-    const double most_of_stage = StageSeconds{bounds.stage_seconds}.fourth_power();
-    const double most_of_layers = StageSeconds{bounds.layer_seconds}.fourth_power();
-    const auto num_stages = static_cast<int64_t>(in_flight_.size());
-    LayerCounts layers(in_flight_.size());
-    std::vector<StageSeconds> ranks(static_cast<size_t>(pp_));
+  /// Leaves the layers in `layers_`. Limits of `varied` are what others are found for.
+  Trial split(const Limits& limits, Bound varied) {
+    Trial trial;
+    std::ranges::fill(ranks_, StageSeconds{});
     int64_t to = table_.num_layers();
-    for (int64_t stage = num_stages - 1; stage >= 0; --stage) {
-      const auto place = static_cast<size_t>(stage);
-      const bool is_last = stage + 1 == num_stages;
-      StageSeconds rank = ranks[place % ranks.size()];
+    size_t round = layers_.size() / pp_;
+    size_t rank = layers_.size() % pp_;
+    for (size_t stage = layers_.size(); stage-- > 0;) {
+      if (rank == 0) {
+        rank = pp_;
+        --round;
+      }
+      --rank;
+      const bool is_last = stage + 1 == layers_.size();
+      StageSeconds before = ranks_[rank];
       // A layer of each stage that the rank has before this one.
-      rank.add(shortest_, static_cast<double>(stage / pp_));
+      before.add(shortest_, static_cast<double>(round));
       const auto fits = [&](int64_t from) {
         const StageSeconds seconds = table_.of(from, to, is_last);
-        StageSeconds with = rank;
+        StageSeconds with = before;
         with.add(seconds);
-        return with.fourth_power() <= most_of_rank && seconds.fourth_power() <= most_of_stage &&
-               table_.of(from, to, false).fourth_power() <= most_of_layers &&
-               (to - from) * in_flight_[place] <= bounds.in_flight;
+        const double of_stage = seconds.fourth_power();
+        const double of_layers = is_last ? table_.of(from, to, false).fourth_power() : of_stage;
+        const Limits values = {with.fourth_power(), of_stage, of_layers,
+                               static_cast<double>((to - from) * in_flight_[stage])};
+        bool is_within_others = true;
+        for (size_t bound = 0; bound < kNumBounds; ++bound) {
+          if (bound != varied) is_within_others &= values[bound] <= limits[bound];
+        }
+        // With other limits it may not fit, either.
+        if (!is_within_others) return false;
+        const double value = values[varied];
+        const bool is_within = value <= limits[varied];
+        if (is_within) {
+          trial.from = std::max(trial.from, value);
+        } else {
+          trial.below = std::min(trial.below, value);
+        }
+        return is_within;
       };
-      int64_t from = is_last ? to : to - 1;
-      if (from < stage || !fits(from)) return std::nullopt;
       // Each stage before has a layer.
-      while (from > stage && fits(from - 1)) --from;
-      layers[place] = to - from;
-      ranks[place % ranks.size()].add(table_.of(from, to, is_last));
+      const auto least = static_cast<int64_t>(stage);
+      int64_t from = is_last ? to : to - 1;
+      if (from < least || !fits(from)) return trial;
+      while (from > least && fits(from - 1)) --from;
+      layers_[stage] = to - from;
+      ranks_[rank].add(table_.of(from, to, is_last));
       to = from;
     }
-    return to == 0 ? std::optional(layers) : std::nullopt;
+    trial.is_enough = to == 0;
+    return trial;
   }
 
   StageTable table_;
-  int64_t pp_;
+  size_t pp_;
   const std::vector<int64_t>& in_flight_;
   StageSeconds shortest_;  ///< layer
+  LayerCounts layers_;     ///< of the split that was tried last
+  std::vector<StageSeconds> ranks_;
 };
 
 /// A layout can be written for it.
@@ -175,10 +226,13 @@ bool may_be_written(const PlanRun& run) {
 /// Micro-batches that each virtual stage has in flight.
 std::vector<int64_t> in_flight_of(const PlanRun& run) {
   const auto pp = static_cast<size_t>(run.knobs.pp);
-  std::vector<int64_t> in_flight(pp * static_cast<size_t>(run.knobs.vpp));
+  const auto vpp = static_cast<size_t>(run.knobs.vpp);
+  std::vector<int64_t> in_flight(pp * vpp);
+  std::vector<int64_t> of_rank(vpp);
   for (size_t rank = 0; rank < pp; ++rank) {
-    const std::vector<int64_t> of_rank = micro_batches_in_flight(run, static_cast<int>(rank));
-    for (size_t round = 0; round < of_rank.size(); ++round) {
+    count_in_flight(run, static_cast<int>(rank), run.knobs.overlap_moe_expert_parallel_comm,
+                    of_rank);
+    for (size_t round = 0; round < vpp; ++round) {
       in_flight[round * pp + rank] = std::max<int64_t>(of_rank[round], 1);
     }
   }

@@ -381,15 +381,11 @@ void PreparedMemory::prepare(WorkCache& works) {
   // They are in the outline, and with() copies the run often.
   run_.stages.clear();
   run_.stage_layers.clear();
-  std::vector<const Weights*> of_kinds;
-  for (const PipelineOutline::Alike& alike : outline_->alike) {
-    of_kinds.push_back(&works.weights(run_, alike.kind));
-  }
   parameters_.resize(pp);
   for (size_t p = 0; p < pp; ++p) {
     const PipelineOutline::Stage& stage = outline_->stages[p];
     if (stage.first_same != p) continue;
-    parameters_[p] = parameters_of(stage, of_kinds, works);
+    parameters_[p] = parameters_of(stage, works);
     // Later stages hold fewer micro-batches: of those with the same layers the first holds most.
     const double all = parameters_[p].weights.total();
     const auto is_like = [&](size_t before) { return parameters_[before].weights.total() == all; };
@@ -397,26 +393,16 @@ void PreparedMemory::prepare(WorkCache& works) {
   }
 }
 
-PreparedMemory::Parameters PreparedMemory::parameters_of(
-    const PipelineOutline::Stage& stage, const std::vector<const Weights*>& of_kinds,
-    WorkCache& works) const {
+PreparedMemory::Parameters PreparedMemory::parameters_of(const PipelineOutline::Stage& stage,
+                                                         WorkCache& works) const {
   Parameters parameters;
   const auto add = [&](const Weights& weights) {
     parameters.weights.add(weights);
     parameters.largest_layer = std::max(parameters.largest_layer, weights.total());
   };
-  int before = -1;  // kind of the layer that was added last
   for (const PipelineOutline::Part& part : stage.parts) {
-    for (const int place : part.order) {
-      const Weights& of_layer = *of_kinds[static_cast<size_t>(place)];
-      // Another layer of a kind has no other shapes.
-      if (place == before) {
-        parameters.weights.add_elements(of_layer);
-      } else {
-        add(of_layer);
-      }
-      before = place;
-    }
+    const double most = works.add_layers(run_, *outline_, part, parameters.weights);
+    parameters.largest_layer = std::max(parameters.largest_layer, most);
     if (part.has_embedding) add(works.embedding_weights(run_));
     if (part.has_mtp) parameters.weights.add(works.mtp_weights(run_, stage.has_embedding));
     if (part.has_head) add(works.head_weights(run_, stage.has_embedding));
@@ -462,10 +448,8 @@ PreparedMemory::Layers PreparedMemory::layers_of(const PlanRun& run) const {
 double PreparedMemory::mtp_bytes(const PlanRun& run, const std::vector<LayerMemory>& layers) const {
   double of_depth = token_bytes(run, 10);
   for (const LayerKind kind : run.model->mtp.layers) {
-    for (size_t j = 0; j < outline_->alike.size(); ++j) {
-      const PipelineOutline::Alike& alike = outline_->alike[j];
-      if (alike.kind == kind && alike.window == 0) of_depth += layers[j].saved;
-    }
+    const size_t place = outline_->find(kind, 0);
+    if (place < layers.size()) of_depth += layers[place].saved;
   }
   return static_cast<double>(run.model->mtp.depth) * of_depth;
 }

@@ -27,16 +27,19 @@ bool has_same(const Stage& a, const Stage& b) {
 
 }  // namespace
 
-size_t PipelineOutline::place_of(LayerKind kind, int64_t window) {
-  for (size_t i = 0; i < alike.size(); ++i) {
-    if (alike[i].kind == kind && alike[i].window == window) return i;
-  }
-  alike.push_back({kind, window});
-  return alike.size() - 1;
+size_t PipelineOutline::find(LayerKind kind, int64_t window) const {
+  size_t i = 0;
+  while (i < alike.size() && (alike[i].kind != kind || alike[i].window != window)) ++i;
+  return i;
 }
 
 PipelineOutline outline_of(const PlanRun& run) {
   PipelineOutline outline;
+  const auto place_of = [&](LayerKind kind, int64_t window) {
+    const size_t place = outline.find(kind, window);
+    if (place == outline.alike.size()) outline.alike.push_back({kind, window});
+    return place;
+  };
   const std::vector<Chunk> chunks = chunks_of(run);
   const auto pp = static_cast<size_t>(run.knobs.pp);
   outline.stages.resize(pp);
@@ -51,7 +54,7 @@ PipelineOutline outline_of(const PlanRun& run) {
       const auto index = static_cast<size_t>(layer);
       const auto& windows = run.model->attention_window;
       const LayerKind kind = run.model->kind_of(layer);
-      const size_t place = outline.place_of(kind, index < windows.size() ? windows[index] : 0);
+      const size_t place = place_of(kind, index < windows.size() ? windows[index] : 0);
       if (part.layers.size() <= place) {
         part.layers.resize(place + 1, 0);
         part.behind.resize(place + 1, 0);
@@ -65,7 +68,7 @@ PipelineOutline outline_of(const PlanRun& run) {
     }
     if (part.has_mtp) {
       for (const LayerKind kind : run.model->mtp.layers) {
-        part.last = static_cast<int>(outline.place_of(kind, 0));
+        part.last = static_cast<int>(place_of(kind, 0));
         stage.has_experts = stage.has_experts || kind.feed_forward == FeedForward::moe;
       }
     }

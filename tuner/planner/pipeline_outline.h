@@ -41,8 +41,8 @@ struct PipelineOutline {
   std::vector<Alike> alike;
   std::vector<Stage> stages;  ///< of each pipeline rank
 
-  /// The place of those layers in `alike`, where they are added if they are new.
-  size_t place_of(spec::LayerKind kind, int64_t window);
+  /// The place of those layers in `alike`, or its size.
+  [[nodiscard]] size_t find(spec::LayerKind kind, int64_t window) const;
 };
 
 /// Of the run's stages, and of which layers it recomputes the method and the number.

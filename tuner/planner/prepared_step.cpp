@@ -11,124 +11,128 @@ namespace moetune::tuner::planner {
 using spec::LayerKind;
 using spec::PlanKnobs;
 
-PreparedStep::PreparedStep(const PlanRun& run) : run_(run), own_(std::make_shared<WorkCache>()) {
-  run_.knobs = computed_knobs(run);
-  cache_ = own_.get();
-  prepare(*cache_);
+PreparedStep::PreparedStep(const PlanRun& run)
+    : run_(run),
+      own_(std::make_shared<WorkCache>()),
+      cache_(own_.get()),
+      own_outline_(std::make_shared<const PipelineOutline>(outline_of(run))),
+      outline_(own_outline_.get()) {
+  prepare();
 }
 
-PreparedStep::PreparedStep(const PlanRun& run, WorkCache& cache) : run_(run), cache_(&cache) {
-  run_.knobs = computed_knobs(run);
-  prepare(cache);
+PreparedStep::PreparedStep(const PlanRun& run, WorkCache& cache)
+    : run_(run),
+      cache_(&cache),
+      own_outline_(std::make_shared<const PipelineOutline>(outline_of(run))),
+      outline_(own_outline_.get()) {
+  prepare();
+}
+
+PreparedStep::PreparedStep(const PlanRun& run, const PipelineOutline& outline, WorkCache& cache)
+    : run_(run), cache_(&cache), outline_(&outline) {
+  prepare();
 }
 
 void PreparedStep::choose(const PlanKnobs& knobs) {
   const bool was_wide = has_wide_elements(run_.knobs);
   run_.knobs = knobs;
   run_.knobs = computed_knobs(run_);
-  if (has_wide_elements(run_.knobs) == was_wide) return;
   // Works depend on the width of their elements.
-  alike_.clear();
-  stages_.clear();
-  rounds_.clear();
-  prepare(*cache_);
+  if (has_wide_elements(run_.knobs) != was_wide) prepare();
 }
 
-void PreparedStep::prepare(WorkCache& cache) {
+void PreparedStep::prepare() {
+  run_.knobs = computed_knobs(run_);
   const PlanRun& run = run_;
-  head_ = &cache.head(run);
+  head_ = &cache_->head(run);
   is_split_by_hand_ = !run.stages.empty() || !run.stage_layers.empty() ||
                       run.knobs.first_stage_layers > 0 || run.knobs.last_stage_layers > 0;
   const auto num_layers = static_cast<double>(run.model->num_layers + run.model->mtp.depth);
   const double num_stages = static_cast<double>(run.knobs.pp) * run.knobs.vpp;
   unevenness_ = std::ceil(num_layers / num_stages) * num_stages / num_layers;
-  const std::vector<Chunk> chunks = chunks_of(run);
-  const auto pp = static_cast<size_t>(run.knobs.pp);
-  stages_.resize(pp);
-  if (!run.stages.empty() && chunks.size() > pp) rounds_.resize(chunks.size() / pp);
-  // Another layer of the kind before has no other shapes.
-  std::vector<const Weights*> before(pp);
-  std::vector<std::pair<LayerKind, const Weights*>> of_kinds;
-  const auto weights_of = [&](LayerKind kind) {
-    for (const auto& [known, weights] : of_kinds) {
-      if (known == kind) return weights;
-    }
-    return of_kinds.emplace_back(kind, &cache.weights(run, kind)).second;
-  };
-  for (size_t i = 0; i < chunks.size(); ++i) {
-    const Chunk& chunk = chunks[i];
-    Stage& stage = stages_[i % pp];
-    Part part;
-    for (int64_t layer = chunk.first; layer < chunk.first + chunk.count; ++layer) {
-      const auto index = static_cast<size_t>(layer);
-      const auto& windows = run.model->attention_window;
-      const LayerKind kind = run.model->kind_of(layer);
-      const bool is_kept = is_beyond_block(run.knobs, layer - chunk.first);
-      count(kind, index < windows.size() ? windows[index] : 0, 1, is_kept, cache, part);
-      const Weights* const of_layer = weights_of(kind);
-      if (before[i % pp] == of_layer) {
-        stage.weights.add_elements(*of_layer);
-      } else {
-        stage.weights.add(*of_layer);
-      }
-      before[i % pp] = of_layer;
-    }
-    if (chunk.has_embedding) stage.weights.add(cache.embedding_weights(run));
-    if (chunk.has_mtp) {
-      const spec::MtpSpec& mtp = run.model->mtp;
-      stage.weights.add(cache.mtp_weights(run, true));
-      for (const LayerKind kind : mtp.layers) {
-        // Megatron-Core recomputes none of these in blocks.
-        const bool is_kept = run.knobs.recompute_method == spec::RecomputeMethod::block;
-        count(kind, 0, static_cast<double>(mtp.depth), is_kept, cache, part);
-      }
-      part.num_heads += static_cast<double>(mtp.depth);
-    }
-    if (chunk.has_head) {
-      stage.weights.add(cache.head_weights(run, chunk.has_embedding));
-      part.num_heads += 1;
-    }
-    stage.num_heads += part.num_heads;
-    if (stage.layers.size() < part.layers.size()) {
-      stage.layers.resize(part.layers.size(), 0);
-      stage.kept.resize(part.layers.size(), 0);
-    }
-    for (size_t kind = 0; kind < part.layers.size(); ++kind) {
-      stage.layers[kind] += part.layers[kind];
-      stage.kept[kind] += part.kept[kind];
-    }
-    if (rounds_.empty()) continue;
-    std::vector<Part>& round = rounds_[i / pp];
-    if (std::ranges::find(round, part) == round.end()) round.push_back(std::move(part));
+  alike_.clear();
+  for (const PipelineOutline::Alike& alike : outline_->alike) {
+    alike_.push_back({alike.kind, alike.window, &cache_->layer(run, alike.kind, alike.window)});
   }
-  std::vector<Stage> different;
-  for (Stage& stage : stages_) {
-    const auto same = std::ranges::find_if(different, [&](const Stage& other) {
+  stages_.clear();
+  rounds_.clear();
+  const std::vector<PipelineOutline::Stage>& outlined = outline_->stages;
+  const size_t num_rounds = outlined.front().parts.size();
+  if (!run.stages.empty() && num_rounds > 1) rounds_.resize(num_rounds);
+  std::vector<size_t> places(outlined.size());  // in stages_
+  for (size_t p = 0; p < outlined.size(); ++p) {
+    if (outlined[p].first_same != p) {
+      places[p] = places[outlined[p].first_same];
+      ++stages_[places[p]].num_ranks;
+      continue;
+    }
+    Stage stage;
+    for (size_t round = 0; round < outlined[p].parts.size(); ++round) {
+      Part part = part_of(outlined[p].parts[round]);
+      stage.num_heads += part.num_heads;
+      if (stage.layers.size() < part.layers.size()) {
+        stage.layers.resize(part.layers.size(), 0);
+        stage.kept.resize(part.layers.size(), 0);
+      }
+      for (size_t kind = 0; kind < part.layers.size(); ++kind) {
+        stage.layers[kind] += part.layers[kind];
+        stage.kept[kind] += part.kept[kind];
+      }
+      if (rounds_.empty()) continue;
+      std::vector<Part>& others = rounds_[round];
+      if (std::ranges::find(others, part) == others.end()) others.push_back(std::move(part));
+    }
+    stage.weights = weights_of(outlined[p]);
+    const auto same = std::ranges::find_if(stages_, [&](const Stage& other) {
       return other.layers == stage.layers && other.kept == stage.kept &&
              other.num_heads == stage.num_heads && other.weights == stage.weights;
     });
-    if (same != different.end()) {
+    places[p] = static_cast<size_t>(same - stages_.begin());
+    if (same != stages_.end()) {
       ++same->num_ranks;
     } else {
-      different.push_back(std::move(stage));
+      stages_.push_back(std::move(stage));
     }
   }
-  stages_ = std::move(different);
 }
 
-void PreparedStep::count(LayerKind kind, int64_t window, double times, bool is_kept,
-                         WorkCache& cache, Part& part) {
-  size_t place = 0;
-  while (place < alike_.size() && (alike_[place].kind != kind || alike_[place].window != window)) {
-    ++place;
+PreparedStep::Part PreparedStep::part_of(const PipelineOutline::Part& outlined) const {
+  Part part;
+  part.layers = outlined.layers;
+  part.kept.resize(part.layers.size(), 0);
+  for (size_t i = 0; i < outlined.order.size(); ++i) {
+    if (!is_beyond_block(run_.knobs, static_cast<int64_t>(i))) continue;
+    part.kept[static_cast<size_t>(outlined.order[i])] += 1;
   }
-  if (place == alike_.size()) alike_.push_back({kind, window, &cache.layer(run_, kind, window)});
-  if (part.layers.size() <= place) {
-    part.layers.resize(place + 1, 0);
-    part.kept.resize(place + 1, 0);
+  if (outlined.has_mtp) {
+    const spec::MtpSpec& mtp = run_.model->mtp;
+    const auto depth = static_cast<double>(mtp.depth);
+    // Megatron-Core recomputes none of these in blocks.
+    const bool is_kept = run_.knobs.recompute_method == spec::RecomputeMethod::block;
+    for (const LayerKind kind : mtp.layers) {
+      const size_t place = outline_->find(kind, 0);
+      if (part.layers.size() <= place) {
+        part.layers.resize(place + 1, 0);
+        part.kept.resize(place + 1, 0);
+      }
+      part.layers[place] += depth;
+      if (is_kept) part.kept[place] += depth;
+    }
+    part.num_heads += depth;
   }
-  part.layers[place] += times;
-  if (is_kept) part.kept[place] += times;
+  if (outlined.has_head) part.num_heads += 1;
+  return part;
+}
+
+Weights PreparedStep::weights_of(const PipelineOutline::Stage& stage) const {
+  Weights weights;
+  for (const PipelineOutline::Part& part : stage.parts) {
+    cache_->add_layers(run_, *outline_, part, weights);
+    if (part.has_embedding) weights.add(cache_->embedding_weights(run_));
+    if (part.has_mtp) weights.add(cache_->mtp_weights(run_, true));
+    if (part.has_head) weights.add(cache_->head_weights(run_, part.has_embedding));
+  }
+  return weights;
 }
 
 }  // namespace moetune::tuner::planner

@@ -256,7 +256,7 @@ class Search {
     if (q_.wants_space) {
       for (PlanCell& cell : answer_.cells) {
         if (cell.fastest || !cell.leanest) continue;
-        enter(cell.leanest->knobs, cell.leanest->stages);
+        enter(cell.leanest->knobs, pipeline_of(cell.leanest->knobs, cell.leanest->stages));
         cell.leanest->seconds = price(cell.leanest->knobs).seconds;
       }
       answer_.front = front_.configs();
@@ -417,7 +417,7 @@ class Search {
       if (stages.empty()) return;  // a hybrid whose layers do not divide
     }
     const Pipeline& pipeline = pipeline_of(knobs, std::move(stages));
-    enter(knobs, pipeline.stages);
+    enter(knobs, pipeline);
     const size_t cell = q_.wants_space ? answer_.cells.size() - 1 : 0;
     layouts_.push_back({knobs, &pipeline, bound_of(knobs, knobs.ep > 1), cell});
   }
@@ -479,9 +479,10 @@ class Search {
   }
 
   /// What is priced from here on has these sizes and stages.
-  void enter(const PlanKnobs& knobs, const Stages& stages) {
+  void enter(const PlanKnobs& knobs, const Pipeline& pipeline) {
     entered_ = run_with(knobs);
-    entered_.stages = stages;
+    entered_.stages = pipeline.stages;
+    outline_ = &pipeline.outline;
     prepared_.reset();
   }
 
@@ -489,9 +490,9 @@ class Search {
   /// layer share its work.
   StepTime price(const PlanKnobs& knobs) {
     ++answer_.num_timed;
-    if (!prepared_) prepared_.emplace(entered_, works_);
+    if (!prepared_) prepared_.emplace(entered_, *outline_, works_);
     prepared_->choose(knobs);
-    return prepared_->price(rates_);
+    return prepared_->price(rates_, times_);
   }
 
   /// Gives `config` the stages that suit its own choices.
@@ -561,7 +562,7 @@ class Search {
   }
 
   void look_at(const Layout& layout) {
-    enter(layout.knobs, layout.pipeline->stages);
+    enter(layout.knobs, *layout.pipeline);
     const PreparedMemory memory(entered_, layout.pipeline->outline, works_);
     ChoicePeaks peaks(memory, q_.load);
     const bool is_hopeless = answer_.best.size() >= static_cast<size_t>(q_.num_best) &&
@@ -676,8 +677,10 @@ class Search {
   std::map<std::array<int32_t, 6>, StageParts> parts_;                  ///< see parts_of_sizes
   std::vector<Layout> layouts_;
   WorkCache works_;
+  TimeCache times_;  ///< at rates_
   PlanRun entered_;
-  std::optional<PreparedStep> prepared_;  ///< of `entered_`
+  const PipelineOutline* outline_ = nullptr;  ///< of `entered_`
+  std::optional<PreparedStep> prepared_;      ///< of `entered_`
   PlanAnswer answer_;
 };
 

@@ -63,19 +63,6 @@ constexpr bool is_in_order_of_time_parts() {
 }
 static_assert(is_in_order_of_time_parts(), "kTimeParts must be in the order of TimePart");
 
-/// Seconds of one micro-batch in one layer.
-struct LayerTime {
-  std::array<double, static_cast<size_t>(TimePart::count)> parts{};
-  double host = 0;  ///< that the host takes to launch it
-
-  double& operator[](TimePart part) { return parts[static_cast<size_t>(part)]; }
-  [[nodiscard]] double device() const {
-    double sum = 0;
-    for (const double part : parts) sum += part;
-    return sum;
-  }
-};
-
 class StepPricer {
  public:
   StepPricer(const PlanRun& run, const Rates& rates, const TimeContext& context)
@@ -499,9 +486,24 @@ base::NamedPart named(TimePart part) {
 }
 
 StepTime PreparedStep::price(const Rates& rates, const TimeContext& context) const {
+  return price(rates, context, nullptr);
+}
+
+StepTime PreparedStep::price(const Rates& rates, TimeCache& known) const {
+  return price(rates, {}, &known);
+}
+
+StepTime PreparedStep::price(const Rates& rates, const TimeContext& context,
+                             TimeCache* known) const {
   const StepPricer pricer(run_, rates, context);
+  const auto time_of_work = [&](const LayerWork& work, const auto& price) {
+    return known == nullptr ? price() : known->time(run_, work, price);
+  };
   std::vector<LayerTime> layers;
-  for (const Alike& alike : alike_) layers.push_back(pricer.layer(alike));
+  layers.reserve(alike_.size());
+  for (const Alike& alike : alike_) {
+    layers.push_back(time_of_work(*alike.work, [&] { return pricer.layer(alike); }));
+  }
   std::vector<LayerTime> kept;
   if (run_.knobs.recomputes_block()) {
     PlanRun without = run_;
@@ -509,7 +511,7 @@ StepTime PreparedStep::price(const Rates& rates, const TimeContext& context) con
     const StepPricer pricer_of_kept(without, rates, context);
     for (const Alike& alike : alike_) kept.push_back(pricer_of_kept.layer(alike));
   }
-  const LayerTime head = pricer.head(*head_);
+  const LayerTime head = time_of_work(*head_, [&] { return pricer.head(*head_); });
   const auto time_of = [&](const auto& stage) {
     LayerTime sum;
     for (size_t i = 0; i < stage.layers.size(); ++i) {

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "kernels/base/step_parts.h"
 #include "tuner/planner/layer_sizes.h"
 #include "tuner/planner/layer_work.h"
+#include "tuner/planner/pipeline_outline.h"
 #include "tuner/planner/rates.h"
 #include "tuner/planner/run.h"
 #include "tuner/planner/work_cache.h"
@@ -76,6 +78,43 @@ struct StageParts {
   StageSeconds end;  ///< multi-token prediction, heads and loss, beside the last stage's layers
 };
 
+/// Seconds of one micro-batch in one layer.
+struct LayerTime {
+  std::array<double, static_cast<size_t>(TimePart::count)> parts{};
+  double host = 0;  ///< that the host takes to launch it
+
+  double& operator[](TimePart part) { return parts[static_cast<size_t>(part)]; }
+  [[nodiscard]] double device() const {
+    double sum = 0;
+    for (const double part : parts) sum += part;
+    return sum;
+  }
+};
+
+/// Times of layers at the same rates, shared by runs of one model and recipe with the same works.
+class TimeCache {
+ public:
+  /// What the works take under the run's choices: `price` says it where it is not known.
+  template <typename Price>
+  const LayerTime& time(const PlanRun& run, const LayerWork& work, const Price& price) {
+    spec::PlanKnobs knobs = run.knobs;
+    // Of Megatron-Core layers take as long in whatever pipeline, and beside as many replicas.
+    if (run.is_of_megatron) knobs.dp = knobs.pp = knobs.vpp = 1;
+    const auto [place, is_new] = times_.try_emplace({&work, knobs.cp_comm_type});
+    Known& known = place->second;
+    if (is_new || known.knobs != knobs) known = {knobs, price()};
+    return known.time;
+  }
+
+ private:
+  /// The last choices that were asked for.
+  struct Known {
+    spec::PlanKnobs knobs;
+    LayerTime time;
+  };
+  std::map<std::pair<const LayerWork*, spec::PlanCp>, Known> times_;
+};
+
 /// Facts about a run that its configuration does not state.
 struct TimeContext {
   /// Months from 2026-06, which the rates describe, to the release of the run's software. Beyond
@@ -90,8 +129,12 @@ class PreparedStep {
   explicit PreparedStep(const PlanRun& run);
   /// As above, with works from `cache`, which has to outlive this.
   PreparedStep(const PlanRun& run, WorkCache& cache);
+  /// As above, with what is outlined of the run's stages, which has to outlive this, too.
+  PreparedStep(const PlanRun& run, const PipelineOutline& outline, WorkCache& cache);
 
   [[nodiscard]] StepTime price(const Rates& rates, const TimeContext& context = {}) const;
+  /// At the rates of `known`, without a context.
+  [[nodiscard]] StepTime price(const Rates& rates, TimeCache& known) const;
   [[nodiscard]] const PlanRun& run() const { return run_; }
   /// Changes choices that need no new preparation: recomputation, loss, sharding, dispatcher,
   /// overlap, graphs. The sizes have to stay, and which layers full recomputation takes.
@@ -114,7 +157,7 @@ class PreparedStep {
   };
 
  private:
-  void prepare(WorkCache& cache);
+  void prepare();
   /// Layers and heads of a virtual stage.
   struct Part {
     std::vector<double> layers;
@@ -122,12 +165,16 @@ class PreparedStep {
     double num_heads = 0;
     bool operator==(const Part&) const = default;
   };
-  void count(spec::LayerKind kind, int64_t window, double times, bool is_kept, WorkCache& cache,
-             Part& part);
+  [[nodiscard]] Part part_of(const PipelineOutline::Part& outlined) const;
+  [[nodiscard]] Weights weights_of(const PipelineOutline::Stage& stage) const;
+  [[nodiscard]] StepTime price(const Rates& rates, const TimeContext& context,
+                               TimeCache* known) const;
 
   PlanRun run_;
   std::shared_ptr<WorkCache> own_;  ///< without a cache from the caller
   WorkCache* cache_ = nullptr;
+  std::shared_ptr<const PipelineOutline> own_outline_;  ///< without one from the caller
+  const PipelineOutline* outline_ = nullptr;
   std::vector<Alike> alike_;
   const LayerWork* head_ = nullptr;
   std::vector<Stage> stages_;  ///< the different ones

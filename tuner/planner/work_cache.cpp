@@ -1,6 +1,8 @@
 // Works of layers and parameters by what determines them.
 #include "tuner/planner/work_cache.h"
 
+#include <algorithm>
+
 namespace moetune::tuner::planner {
 
 using spec::LayerKind;
@@ -47,6 +49,24 @@ const Weights& WorkCache::mtp_weights(const PlanRun& run, bool has_embedding_bes
   const auto [place, is_new] = mtp_weights_.try_emplace({sizes_key(run), has_embedding_beside});
   if (is_new) place->second = planner::mtp_weights(run, has_embedding_beside);
   return place->second;
+}
+
+double WorkCache::add_layers(const PlanRun& run, const PipelineOutline& outline,
+                             const PipelineOutline::Part& part, Weights& sum) {
+  double most = 0;
+  const Weights* of_layer = nullptr;
+  int before = -1;
+  for (const int place : part.order) {
+    if (place == before) {
+      sum.add_elements(*of_layer);  // another layer of a kind has no other shapes
+      continue;
+    }
+    of_layer = &weights(run, outline.alike[static_cast<size_t>(place)].kind);
+    before = place;
+    sum.add(*of_layer);
+    most = std::max(most, of_layer->total());
+  }
+  return most;
 }
 
 }  // namespace moetune::tuner::planner

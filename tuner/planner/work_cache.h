@@ -10,6 +10,7 @@
 
 #include "tuner/planner/layer_sizes.h"
 #include "tuner/planner/layer_work.h"
+#include "tuner/planner/pipeline_outline.h"
 #include "tuner/planner/run.h"
 
 namespace moetune::tuner::planner {
@@ -24,6 +25,9 @@ class WorkCache {
   const Weights& embedding_weights(const PlanRun& run);
   const Weights& head_weights(const PlanRun& run, bool has_embedding_beside);
   const Weights& mtp_weights(const PlanRun& run, bool has_embedding_beside);
+  /// Adds those of a virtual stage's layers. Returns the most that one of them has.
+  double add_layers(const PlanRun& run, const PipelineOutline& outline,
+                    const PipelineOutline::Part& part, Weights& sum);
 
  private:
   /// Sizes that determine a layer's work. Load and capacity are the same for all runs.

@@ -71,19 +71,15 @@ plan::LayerDims dims_of(const PlanRun& run, spec::LayerKind kind, int64_t window
 }
 
 void Weights::add(const Weights& other, double times) {
-  add_elements(other, times);
-  for (const Shape& shape : other.shapes) {
-    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
-  }
-}
-
-void Weights::add_elements(const Weights& other, double times) {
   split += times * other.split;
   replicated += times * other.replicated;
   experts += times * other.experts;
   products += times * other.products;
   adapters += times * other.adapters;
   expert_adapters += times * other.expert_adapters;
+  for (const Shape& shape : other.shapes) {
+    if (std::find(shapes.begin(), shapes.end(), shape) == shapes.end()) shapes.push_back(shape);
+  }
 }
 
 bool is_product_narrow(spec::PrecisionRecipe recipe) {

@@ -60,8 +60,6 @@ struct Weights {
 
   [[nodiscard]] double total() const { return split + replicated + experts; }
   void add(const Weights& other, double times = 1);
-  /// Leaves out the shapes, as of a layer whose like was added before.
-  void add_elements(const Weights& other, double times = 1);
 };
 
 /// Of one layer: what the blocks of engine/plan declare for it.

@@ -381,11 +381,12 @@ void PreparedMemory::prepare(WorkCache& works) {
   // They are in the outline, and with() copies the run often.
   run_.stages.clear();
   run_.stage_layers.clear();
+  const std::vector<const Weights*> of_kinds = works.weights_of_kinds(run_, *outline_);
   parameters_.resize(pp);
   for (size_t p = 0; p < pp; ++p) {
     const PipelineOutline::Stage& stage = outline_->stages[p];
     if (stage.first_same != p) continue;
-    parameters_[p] = parameters_of(stage, works);
+    parameters_[p] = parameters_of(stage, of_kinds, works);
     // Later stages hold fewer micro-batches: of those with the same layers the first holds most.
     const double all = parameters_[p].weights.total();
     const auto is_like = [&](size_t before) { return parameters_[before].weights.total() == all; };
@@ -393,16 +394,16 @@ void PreparedMemory::prepare(WorkCache& works) {
   }
 }
 
-PreparedMemory::Parameters PreparedMemory::parameters_of(const PipelineOutline::Stage& stage,
-                                                         WorkCache& works) const {
+PreparedMemory::Parameters PreparedMemory::parameters_of(
+    const PipelineOutline::Stage& stage, const std::vector<const Weights*>& of_kinds,
+    WorkCache& works) const {
   Parameters parameters;
-  const auto add = [&](const Weights& weights) {
-    parameters.weights.add(weights);
+  const auto add = [&](const Weights& weights, double times = 1) {
+    parameters.weights.add(weights, times);
     parameters.largest_layer = std::max(parameters.largest_layer, weights.total());
   };
   for (const PipelineOutline::Part& part : stage.parts) {
-    const double most = works.add_layers(run_, *outline_, part, parameters.weights);
-    parameters.largest_layer = std::max(parameters.largest_layer, most);
+    for (const size_t kind : part.kinds) add(*of_kinds[kind], part.layers[kind]);
     if (part.has_embedding) add(works.embedding_weights(run_));
     if (part.has_mtp) parameters.weights.add(works.mtp_weights(run_, stage.has_embedding));
     if (part.has_head) add(works.head_weights(run_, stage.has_embedding));

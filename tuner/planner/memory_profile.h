@@ -134,6 +134,7 @@ class PreparedMemory {
 
   void prepare(WorkCache& works);
   [[nodiscard]] Parameters parameters_of(const PipelineOutline::Stage& stage,
+                                         const std::vector<const Weights*>& of_kinds,
                                          WorkCache& works) const;
   [[nodiscard]] const Parameters& parameters(size_t number) const {
     return parameters_[outline_->stages[number].first_same];

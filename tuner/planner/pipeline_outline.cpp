@@ -59,6 +59,7 @@ PipelineOutline outline_of(const PlanRun& run) {
         part.layers.resize(place + 1, 0);
         part.behind.resize(place + 1, 0);
       }
+      if (part.layers[place] == 0) part.kinds.push_back(place);
       part.layers[place] += 1;
       for (double& layers : part.behind) layers += 1;
       part.behind[place] = 0;

@@ -21,6 +21,7 @@ struct PipelineOutline {
     std::vector<double> layers;
     std::vector<double> behind;  ///< of each kind: layers behind its last one
     std::vector<int> order;      ///< the kind of each layer
+    std::vector<size_t> kinds;   ///< each once, as they come
     int last = 0;                ///< kind of its last layer
     bool has_head = false;
     bool has_mtp = false;

@@ -59,6 +59,7 @@ void PreparedStep::prepare() {
   const std::vector<PipelineOutline::Stage>& outlined = outline_->stages;
   const size_t num_rounds = outlined.front().parts.size();
   if (!run.stages.empty() && num_rounds > 1) rounds_.resize(num_rounds);
+  const std::vector<const Weights*> of_kinds = cache_->weights_of_kinds(run, *outline_);
   std::vector<size_t> places(outlined.size());  // in stages_
   for (size_t p = 0; p < outlined.size(); ++p) {
     if (outlined[p].first_same != p) {
@@ -82,7 +83,7 @@ void PreparedStep::prepare() {
       std::vector<Part>& others = rounds_[round];
       if (std::ranges::find(others, part) == others.end()) others.push_back(std::move(part));
     }
-    stage.weights = weights_of(outlined[p]);
+    stage.weights = weights_of(outlined[p], of_kinds);
     const auto same = std::ranges::find_if(stages_, [&](const Stage& other) {
       return other.layers == stage.layers && other.kept == stage.kept &&
              other.num_heads == stage.num_heads && other.weights == stage.weights;
@@ -124,10 +125,11 @@ PreparedStep::Part PreparedStep::part_of(const PipelineOutline::Part& outlined) 
   return part;
 }
 
-Weights PreparedStep::weights_of(const PipelineOutline::Stage& stage) const {
+Weights PreparedStep::weights_of(const PipelineOutline::Stage& stage,
+                                 const std::vector<const Weights*>& of_kinds) const {
   Weights weights;
   for (const PipelineOutline::Part& part : stage.parts) {
-    cache_->add_layers(run_, *outline_, part, weights);
+    for (const size_t kind : part.kinds) weights.add(*of_kinds[kind], part.layers[kind]);
     if (part.has_embedding) weights.add(cache_->embedding_weights(run_));
     if (part.has_mtp) weights.add(cache_->mtp_weights(run_, true));
     if (part.has_head) weights.add(cache_->head_weights(run_, part.has_embedding));

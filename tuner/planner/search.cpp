@@ -156,6 +156,9 @@ std::vector<int32_t> virtual_stages(const spec::ModelSpec& model, int64_t pp) {
 
 bool is_faster(const PlannedConfig& a, const PlannedConfig& b) { return a.seconds < b.seconds; }
 
+/// Of configurations that do not fit so many are told.
+constexpr size_t kNearest = 5;
+
 /// Parts of the space, each searched by itself. The number does not depend on the machine, so that
 /// the answer is the same everywhere.
 constexpr size_t kNumParts = 2;
@@ -634,9 +637,19 @@ class Search {
         if (!cell->fastest || best.seconds < cell->fastest->seconds) cell->fastest = best;
       }
     } else if (answer_.num_fit == 0 && least.peak_bytes < std::numeric_limits<double>::infinity()) {
-      least.stages = layout.pipeline->stages;
-      answer_.nearest.push_back(least);
+      add_nearest(least, layout.pipeline->stages);
     }
+  }
+
+  /// Of those that need as much the first ones stay.
+  void add_nearest(PlannedConfig& config, const Stages& stages) {
+    std::vector<PlannedConfig>& nearest = answer_.nearest;
+    if (nearest.size() == kNearest && nearest.back().peak_bytes <= config.peak_bytes) return;
+    config.stages = stages;
+    nearest.insert(
+        std::ranges::upper_bound(nearest, config.peak_bytes, {}, &PlannedConfig::peak_bytes),
+        std::move(config));
+    if (nearest.size() > kNearest) nearest.pop_back();
   }
 
   /// `best` is a heap with its slowest in front.
@@ -707,7 +720,6 @@ PlanAnswer joined(std::vector<PlanAnswer> parts, const PlanQuestion& question) {
   std::stable_sort(
       all.nearest.begin(), all.nearest.end(),
       [](const PlannedConfig& a, const PlannedConfig& b) { return a.peak_bytes < b.peak_bytes; });
-  constexpr size_t kNearest = 5;
   all.nearest.resize(all.num_fit > 0 ? 0 : std::min(all.nearest.size(), kNearest));
   for (size_t i = 0; i < num_cells; ++i) {
     all.cells.push_back(std::move(parts[i % kNumParts].cells[i / kNumParts]));

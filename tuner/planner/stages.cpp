@@ -44,6 +44,7 @@ class StageTable {
 
   static Sums sums_of(const std::vector<StageSeconds>& layers) {
     Sums sums(1);
+    sums.reserve(layers.size() + 1);
     for (const StageSeconds& layer : layers) {
       sums.push_back(sums.back());
       sums.back().add(layer);
@@ -82,10 +83,16 @@ class Splitter {
         in_flight_(in_flight),
         layers_(in_flight.size()),
         ranks_(pp_) {
-    const auto less = [](const StageSeconds& a, const StageSeconds& b) {
-      return a.total() < b.total();
-    };
-    shortest_ = *std::min_element(parts.layers.begin(), parts.layers.end(), less);
+    double least = kNoLimit;
+    const StageSeconds* before = nullptr;
+    for (const StageSeconds& layer : parts.layers) {
+      // Most are as long as the one before.
+      const bool is_known = before != nullptr && *before == layer;
+      before = &layer;
+      if (is_known || layer.total() >= least) continue;
+      least = layer.total();
+      shortest_ = layer;
+    }
   }
 
   [[nodiscard]] LayerCounts best() {

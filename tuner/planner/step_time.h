@@ -56,6 +56,7 @@ struct StageSeconds {
   double device = 0;
   double host = 0;  ///< to launch it
 
+  bool operator==(const StageSeconds&) const = default;
   void add(const StageSeconds& other, double times = 1) {
     device += times * other.device;
     host += times * other.host;
@@ -166,7 +167,8 @@ class PreparedStep {
     bool operator==(const Part&) const = default;
   };
   [[nodiscard]] Part part_of(const PipelineOutline::Part& outlined) const;
-  [[nodiscard]] Weights weights_of(const PipelineOutline::Stage& stage) const;
+  [[nodiscard]] Weights weights_of(const PipelineOutline::Stage& stage,
+                                   const std::vector<const Weights*>& of_kinds) const;
   [[nodiscard]] StepTime price(const Rates& rates, const TimeContext& context,
                                TimeCache* known) const;
 

@@ -1,8 +1,6 @@
 // Works of layers and parameters by what determines them.
 #include "tuner/planner/work_cache.h"
 
-#include <algorithm>
-
 namespace moetune::tuner::planner {
 
 using spec::LayerKind;
@@ -51,22 +49,14 @@ const Weights& WorkCache::mtp_weights(const PlanRun& run, bool has_embedding_bes
   return place->second;
 }
 
-double WorkCache::add_layers(const PlanRun& run, const PipelineOutline& outline,
-                             const PipelineOutline::Part& part, Weights& sum) {
-  double most = 0;
-  const Weights* of_layer = nullptr;
-  int before = -1;
-  for (const int place : part.order) {
-    if (place == before) {
-      sum.add_elements(*of_layer);  // another layer of a kind has no other shapes
-      continue;
-    }
-    of_layer = &weights(run, outline.alike[static_cast<size_t>(place)].kind);
-    before = place;
-    sum.add(*of_layer);
-    most = std::max(most, of_layer->total());
+std::vector<const Weights*> WorkCache::weights_of_kinds(const PlanRun& run,
+                                                        const PipelineOutline& outline) {
+  std::vector<const Weights*> all;
+  all.reserve(outline.alike.size());
+  for (const PipelineOutline::Alike& alike : outline.alike) {
+    all.push_back(&weights(run, alike.kind));
   }
-  return most;
+  return all;
 }
 
 }  // namespace moetune::tuner::planner

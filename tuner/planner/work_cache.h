@@ -7,6 +7,7 @@
 #include <map>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "tuner/planner/layer_sizes.h"
 #include "tuner/planner/layer_work.h"
@@ -25,9 +26,8 @@ class WorkCache {
   const Weights& embedding_weights(const PlanRun& run);
   const Weights& head_weights(const PlanRun& run, bool has_embedding_beside);
   const Weights& mtp_weights(const PlanRun& run, bool has_embedding_beside);
-  /// Adds those of a virtual stage's layers. Returns the most that one of them has.
-  double add_layers(const PlanRun& run, const PipelineOutline& outline,
-                    const PipelineOutline::Part& part, Weights& sum);
+  /// Of each kind of the outline's layers.
+  std::vector<const Weights*> weights_of_kinds(const PlanRun& run, const PipelineOutline& outline);
 
  private:
   /// Sizes that determine a layer's work. Load and capacity are the same for all runs.

@@ -257,6 +257,10 @@ std::string get_plan_knob(const PlanKnobs& knobs, const PlanKnobRow& row) {
   return std::visit([&](auto member) { return plan_text_of(knobs.*member); }, row.member);
 }
 
+bool have_same(const PlanKnobRow& row, const PlanKnobs& a, const PlanKnobs& b) {
+  return std::visit([&](auto member) { return a.*member == b.*member; }, row.member);
+}
+
 void set_plan_knob(PlanKnobs& knobs, const PlanKnobRow& row, std::string_view text) {
   std::visit(
       [&](auto member) {

@@ -322,6 +322,8 @@ std::span<const PlanKnobRow> plan_knob_table();
 /// By name, with dashes or underscores; null when there is none.
 const PlanKnobRow* find_plan_knob(std::string_view name);
 std::string get_plan_knob(const PlanKnobs& knobs, const PlanKnobRow& row);
+/// Whether both have the same value of a knob.
+bool have_same(const PlanKnobRow& row, const PlanKnobs& a, const PlanKnobs& b);
 /// Throws base::UsageError naming the knob, the value and what would be right.
 void set_plan_knob(PlanKnobs& knobs, const PlanKnobRow& row, std::string_view text);
 nlohmann::json to_json(const PlanKnobs& knobs);

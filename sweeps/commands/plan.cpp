@@ -373,10 +373,9 @@ int run_plan_command(const CommandOptions& options) {
   question.load = options.ratio("imbalance", 1, 1000, 1);
   question.memory_ratio = options.ratio("memory", 0.01, 1, 1);
   const std::vector<Fixed> fixed = fixed_knobs(options, question.base);
-  question.keeps = [&fixed](const spec::PlanKnobs& knobs) {
-    return std::all_of(fixed.begin(), fixed.end(), [&](const Fixed& one) {
-      return get_plan_knob(knobs, *one.row) == one.value;
-    });
+  question.keeps = [&fixed, wanted = question.base](const spec::PlanKnobs& knobs) {
+    return std::ranges::all_of(
+        fixed, [&](const Fixed& one) { return have_same(*one.row, knobs, wanted); });
   };
   if (fixed.empty()) question.keeps = nullptr;
   question.may_exchange_heads =

@@ -1,6 +1,8 @@
 // Rules of one engine: what Megatron-Core refuses and others run, and the other way round.
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <initializer_list>
+#include <random>
 #include <string_view>
 #include <vector>
 
@@ -207,6 +209,77 @@ BOOST_AUTO_TEST_CASE(multi_token_prediction_is_recomputed_by_itself) {
   other = run;
   other.model = &without;
   BOOST_TEST(broken_rules(other).empty());
+}
+
+// A search asks the others once a layout, and these once for all layouts that are alike.
+BOOST_AUTO_TEST_CASE(rules_look_at_sizes_or_at_choices) {
+  using spec::PlanGraph;
+  using spec::PlanRecompute;
+  const spec::HardwareSpec hardware = machine(64);
+  std::mt19937 generator(11);
+  const auto one_of = [&]<typename T>(std::initializer_list<T> values) {
+    return values.begin()[generator() % values.size()];
+  };
+  const auto flip = [&] { return generator() % 2 == 0; };
+  const auto choose = [&](spec::PlanKnobs& k) {
+    k.recompute = one_of({spec::PlanRecomputeSet{},
+                          {PlanRecompute::full},
+                          {PlanRecompute::moe},
+                          {PlanRecompute::layernorm, PlanRecompute::moe_act},
+                          {PlanRecompute::mla_up_proj}});
+    k.recompute_method = one_of({spec::RecomputeMethod::uniform, spec::RecomputeMethod::block});
+    k.recompute_num_layers = one_of({1, 2});
+    k.cross_entropy = one_of({spec::CrossEntropy::native, spec::CrossEntropy::chunked});
+    k.fsdp = one_of({spec::Fsdp::none, spec::Fsdp::megatron, spec::Fsdp::torch});
+    k.dispatcher = one_of({spec::Dispatcher::alltoall, spec::Dispatcher::allgather,
+                           spec::Dispatcher::deepep, spec::Dispatcher::hybridep});
+    k.overlap_moe_expert_parallel_comm = flip();
+    k.cuda_graphs = one_of({spec::PlanGraphSet{},
+                            {PlanGraph::full_iteration},
+                            {PlanGraph::moe},
+                            {PlanGraph::attn, PlanGraph::moe_router, PlanGraph::moe_preprocess}});
+    k.cuda_device_max_connections = one_of({1, 8});
+    k.distributed_optimizer = flip();
+    k.overlap_param_gather = flip();
+    k.delay_wgrad_compute = flip();
+    k.gradient_accumulation_fusion = flip();
+  };
+  const auto broken_of = [](const PlanRun& run, bool is_of_choices) {
+    std::vector<const PlanRule*> broken = broken_rules(run);
+    std::erase_if(broken,
+                  [&](const PlanRule* rule) { return rule->is_of_choices != is_of_choices; });
+    return broken;
+  };
+  for (int i = 0; i < 3000; ++i) {
+    spec::ModelSpec model = flip() ? moe_model() : dense_model();
+    model.mtp.depth = one_of({0, 1, 2});
+    model.has_attention_bias = flip();
+    PlanRun run = run_of(model, hardware);
+    run.is_of_megatron = flip();
+    run.states_own_modules = flip();
+    run.knobs.precision = one_of({spec::PrecisionRecipe::bf16, spec::PrecisionRecipe::fp8_delayed,
+                                  spec::PrecisionRecipe::nvfp4});
+    run.knobs.optimizer = one_of({spec::OptimizerKind::adam, spec::OptimizerKind::muon});
+    run.knobs.optimizer_offload_ratio = one_of({0.0F, 1.0F});
+    run.knobs.fp8_param_gather = flip();
+    run.knobs.capacity_factor = one_of({0.0F, 1.0F});
+    run.knobs.pad_to_capacity = flip();
+    run.knobs.overlap_grad_reduce = flip();
+    run.knobs.fused_attention = flip();
+    run.knobs.precision_aware_optimizer = flip();
+    choose(run.knobs);
+    PlanRun other = run;
+    for (const spec::LayoutSize& size : spec::layout_sizes()) {
+      const bool is_above_one = flip();
+      run.knobs.*size.plan_member = is_above_one ? one_of({2, 3, 4, 8}) : 1;
+      other.knobs.*size.plan_member = is_above_one ? one_of({2, 3, 4, 8}) : 1;
+    }
+    BOOST_TEST((broken_of(run, true) == broken_of(other, true)));
+    BOOST_TEST(holds_rules_of_choices(run) == broken_of(run, true).empty());
+    PlanRun chosen = run;
+    choose(chosen.knobs);
+    BOOST_TEST((broken_of(run, false) == broken_of(chosen, false)));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

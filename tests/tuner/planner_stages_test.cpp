@@ -3,11 +3,13 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <random>
 #include <utility>
 
 #include "tests/tuner/planner_samples.h"
+#include "tuner/planner/memory_profile.h"
 #include "tuner/planner/played_plan.h"
 #include "tuner/planner/stages.h"
 
@@ -63,6 +65,82 @@ std::pair<double, double> least_of_all(const StageParts& parts, int64_t pp, int6
   return least;
 }
 
+/// best_split without anything that trials of it share: each bound by halving what is left.
+Layers plain_split(const StageParts& parts, int64_t pp, const std::vector<int64_t>& in_flight) {
+  const auto num_layers = static_cast<int64_t>(parts.layers.size());
+  const auto shortest = *std::ranges::min_element(parts.layers, {}, &StageSeconds::total);
+  const auto of = [&](int64_t from, int64_t to, bool has_end) {
+    StageSeconds seconds;
+    for (int64_t layer = from; layer < to; ++layer) {
+      const bool is_kept = !parts.kept.empty() && layer - from >= parts.num_again;
+      seconds.add((is_kept ? parts.kept : parts.layers)[static_cast<size_t>(layer)]);
+    }
+    if (has_end) seconds.add(parts.end);
+    return seconds;
+  };
+  struct Bounds {
+    double rank = std::numeric_limits<double>::infinity();
+    double stage = rank;
+    double layers = rank;
+    int64_t in_flight = std::numeric_limits<int64_t>::max();
+  };
+  const auto split = [&](const Bounds& bounds) {
+    Layers layers(in_flight.size());
+    std::vector<StageSeconds> ranks(static_cast<size_t>(pp));
+    int64_t to = num_layers;
+    for (size_t stage = in_flight.size(); stage-- > 0;) {
+      const bool is_last = stage + 1 == in_flight.size();
+      StageSeconds& rank = ranks[stage % ranks.size()];
+      const auto fits = [&](int64_t from) {
+        StageSeconds with = rank;
+        with.add(shortest, static_cast<double>(stage / ranks.size()));
+        with.add(of(from, to, is_last));
+        return with.total() <= bounds.rank && of(from, to, is_last).total() <= bounds.stage &&
+               of(from, to, false).total() <= bounds.layers &&
+               (to - from) * in_flight[stage] <= bounds.in_flight;
+      };
+      const auto first = static_cast<int64_t>(stage);
+      int64_t from = is_last ? to : to - 1;
+      if (from < first || !fits(from)) return Layers{};
+      while (from > first && fits(from - 1)) --from;
+      layers[stage] = to - from;
+      rank.add(of(from, to, is_last));
+      to = from;
+    }
+    return to == 0 ? layers : Layers{};
+  };
+  Bounds bounds;
+  const auto find = [&](double low, double high, double Bounds::*bound) {
+    while (high - low > 1e-5 * high) {
+      Bounds tried = bounds;
+      tried.*bound = (low + high) / 2;
+      (split(tried).empty() ? low : high) = tried.*bound;
+    }
+    bounds.*bound = high;
+  };
+  const StageSeconds all = of(0, num_layers, true);
+  StageSeconds least = all;
+  if (parts.num_again < num_layers && !parts.kept.empty()) {
+    least = parts.end;
+    for (const StageSeconds& layer : parts.kept) least.add(layer);
+  }
+  StageSeconds most = parts.end;
+  for (const StageSeconds& layer : parts.layers) most.add(layer);
+  find(least.total() / static_cast<double>(pp), 2 * most.total(), &Bounds::rank);
+  if (static_cast<size_t>(pp) < in_flight.size()) {
+    find(0, bounds.rank, &Bounds::stage);
+    find(0, bounds.rank, &Bounds::layers);
+  }
+  int64_t too_few = 0;
+  int64_t enough = num_layers * *std::ranges::max_element(in_flight);
+  while (enough - too_few > 1) {
+    bounds.in_flight = (enough + too_few) / 2;
+    (split(bounds).empty() ? too_few : enough) = bounds.in_flight;
+  }
+  bounds.in_flight = enough;
+  return split(bounds);
+}
+
 StageParts alike_parts(int64_t num_layers, double end) {
   StageParts parts;
   parts.layers.assign(static_cast<size_t>(num_layers), {1, 0});
@@ -110,6 +188,55 @@ BOOST_AUTO_TEST_CASE(no_split_is_better) {
     const auto tolerance = boost::test_tools::tolerance(1e-4);
     BOOST_TEST(slowest(parts, layers, pp) == rank, tolerance);
     BOOST_TEST(slowest(parts, layers, pp * vpp) == stage, tolerance);
+  }
+}
+
+// Times of which no two splits take as long.
+BOOST_AUTO_TEST_CASE(trials_that_are_left_out_change_no_split) {
+  std::mt19937 generator(23);
+  std::uniform_real_distribution<double> seconds(0.5, 2);
+  for (int i = 0; i < 400; ++i) {
+    const auto upto = [&](int64_t most) { return static_cast<int64_t>(generator() % most); };
+    const int64_t vpp = 1 + upto(4);
+    const int64_t pp = 2 + upto(6);
+    StageParts parts = alike_parts(pp * vpp + upto(40), 3 * seconds(generator));
+    for (StageSeconds& layer : parts.layers) layer = {seconds(generator), seconds(generator)};
+    if (upto(3) == 0) {
+      parts.kept = parts.layers;
+      for (StageSeconds& layer : parts.kept) layer.device /= 2;
+      parts.num_again = 1 + upto(3);
+    }
+    std::vector<int64_t> in_flight(static_cast<size_t>(pp * vpp));
+    for (int64_t& count : in_flight) count = 1 + upto(20);
+    BOOST_TEST(best_split(parts, pp, in_flight) == plain_split(parts, pp, in_flight),
+               boost::test_tools::per_element());
+  }
+}
+
+// Forward by forward: the virtual stages of a rank take groups of pp micro-batches in turn.
+BOOST_AUTO_TEST_CASE(micro_batches_in_flight_are_counted_by_rounds) {
+  const spec::ModelSpec model = dense_model();
+  const spec::HardwareSpec hardware = machine(64);
+  PlanRun run = run_of(model, hardware);
+  for (run.knobs.pp = 2; run.knobs.pp <= 5; ++run.knobs.pp) {
+    for (run.knobs.vpp = 2; run.knobs.vpp <= 4; ++run.knobs.vpp) {
+      for (run.global_batch_size = 1; run.global_batch_size < 20; ++run.global_batch_size) {
+        for (const bool has_overlap : {false, true}) {
+          for (int stage = 0; stage < run.knobs.pp; ++stage) {
+            run.knobs.overlap_moe_expert_parallel_comm = has_overlap;
+            const int64_t pp = run.knobs.pp;
+            const int64_t vpp = run.knobs.vpp;
+            const int64_t forwards =
+                std::min(2 * (pp - stage - 1) + (vpp - 1) * pp + 1 + (has_overlap ? 1 : 0),
+                         run.global_batch_size * vpp);
+            std::vector<int64_t> expected(static_cast<size_t>(vpp));
+            for (int64_t i = 0; i < forwards; ++i) ++expected[static_cast<size_t>(i / pp % vpp)];
+            BOOST_TEST(micro_batches_in_flight(run, stage) == expected,
+                       boost::test_tools::per_element());
+          }
+        }
+      }
+    }
   }
 }
 

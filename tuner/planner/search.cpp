@@ -291,8 +291,15 @@ class Search {
 
   void look_at(const Layout& layout) {
     enter(layout.knobs, *layout.pipeline);
-    const PreparedMemory memory(entered_, layout.pipeline->outline, works_);
-    ChoicePeaks peaks(memory, q_.load);
+    std::optional<PreparedMemory> memory;
+    std::optional<ChoicePeaks> peaks;
+    const auto peak_of = [&](const PlanKnobs& knobs) {
+      if (!memory) {
+        memory.emplace(entered_, layout.pipeline->outline, works_);
+        peaks.emplace(*memory, q_.load);
+      }
+      return peaks->peak_bytes(knobs);
+    };
     const bool is_hopeless = answer_.best.size() >= static_cast<size_t>(q_.num_best) &&
                              layout.bound > answer_.best.front().seconds;
     PlannedConfig best;
@@ -317,7 +324,7 @@ class Search {
         if (q_.keeps != nullptr && !q_.keeps(knobs())) continue;
         ++answer_.num_legal;
         double& bytes = peak[time.has_overlap ? 1 : 0];
-        if (bytes < 0) bytes = peaks.peak_bytes(knobs());
+        if (bytes < 0) bytes = peak_of(knobs());
         const bool fits = device_bytes(bytes) <= capacity_;
         if (fits) {
           ++answer_.num_fit;

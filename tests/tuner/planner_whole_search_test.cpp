@@ -67,7 +67,7 @@ void for_each_legal(const PlanQuestion& question, const See& see) {
     }
   };
   const auto divides = [](int64_t size, int64_t count) { return count % size == 0; };
-  for (knobs.tp = 1; knobs.tp <= devices; ++knobs.tp) {
+  for (knobs.tp = 1; knobs.tp <= question.hardware->devices_per_node; ++knobs.tp) {
     for (knobs.cp = 1; knobs.cp <= devices; ++knobs.cp) {
       for (knobs.pp = 1; knobs.pp <= question.model->num_layers; ++knobs.pp) {
         if (!divides(knobs.replica_ranks(), devices)) continue;
@@ -118,10 +118,14 @@ Expected expected_of(const PlanQuestion& question) {
   return expected;
 }
 
-void check_search(PlanQuestion question) {
+void check_legal(const PlanQuestion& question) {
   int64_t num_legal = 0;
   for_each_legal(question, [&](const PlanRun&, int64_t) { ++num_legal; });
+  BOOST_TEST(num_legal > 0);
   BOOST_TEST(search_plans(question, {}).num_legal == num_legal);
+}
+
+void check_search(PlanQuestion question) {
   question.keeps = [](const spec::PlanKnobs& knobs) { return knobs.pp == 1; };
   const Expected expected = expected_of(question);
   const PlanAnswer answer = search_plans(question, {});
@@ -140,8 +144,21 @@ void check_search(PlanQuestion question) {
 
 BOOST_AUTO_TEST_SUITE(planner_whole_search)
 
+BOOST_AUTO_TEST_CASE(all_points_that_are_legal_are_counted) {
+  const spec::HardwareSpec hardware = machine(16);
+  for (const spec::ModelSpec& model : {dense_model(), moe_model(), latent_model()}) {
+    BOOST_TEST_CONTEXT(model.family << " with " << model.mtp.depth << " further tokens") {
+      PlanQuestion question = question_of(model, hardware);
+      check_legal(question);
+      question.is_of_megatron = false;
+      question.base.fsdp = spec::Fsdp::torch;
+      check_legal(question);
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(counts_and_best_are_those_of_all_points) {
-  spec::HardwareSpec hardware = machine(8);
+  spec::HardwareSpec hardware = machine(4);
   hardware.memory_bytes = int64_t{6} << 30;
   for (const spec::ModelSpec& model : {dense_model(), moe_model(), latent_model()}) {
     BOOST_TEST_CONTEXT(model.family << " with " << model.mtp.depth << " further tokens") {
@@ -151,7 +168,7 @@ BOOST_AUTO_TEST_CASE(counts_and_best_are_those_of_all_points) {
 }
 
 BOOST_AUTO_TEST_CASE(counts_and_best_are_those_of_all_points_under_load) {
-  spec::HardwareSpec hardware = machine(8);
+  spec::HardwareSpec hardware = machine(4);
   hardware.memory_bytes = int64_t{6} << 30;
   const spec::ModelSpec model = latent_model();
   PlanQuestion question = question_of(model, hardware);
@@ -162,7 +179,7 @@ BOOST_AUTO_TEST_CASE(counts_and_best_are_those_of_all_points_under_load) {
 }
 
 BOOST_AUTO_TEST_CASE(counts_and_best_are_those_of_all_points_of_torchtitan) {
-  spec::HardwareSpec hardware = machine(8);
+  spec::HardwareSpec hardware = machine(4);
   hardware.memory_bytes = int64_t{6} << 30;
   const spec::ModelSpec model = moe_model();
   PlanQuestion question = question_of(model, hardware);

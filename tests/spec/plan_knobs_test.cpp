@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "tests/spec/spec_samples.h"
 
@@ -41,6 +42,27 @@ BOOST_AUTO_TEST_CASE(every_row_reads_what_it_writes) {
       BOOST_TEST((knobs == PlanKnobs{}));
     }
   }
+}
+
+// Text and value tell the same apart.
+BOOST_AUTO_TEST_CASE(values_are_the_same_where_their_text_is) {
+  PlanKnobs other;
+  for (const auto& [name, value] :
+       {std::pair{"tp", "2"}, std::pair{"recompute", "moe,mlp"},
+        std::pair{"capacity_factor", "1.5"}, std::pair{"fsdp", "megatron"},
+        std::pair{"sequence_parallel", "false"}}) {
+    set_plan_knob(other, row(name), value);
+  }
+  size_t num_different = 0;
+  for (const PlanKnobRow& each : plan_knob_table()) {
+    BOOST_TEST_CONTEXT(each.name) {
+      const bool is_same = have_same(each, PlanKnobs{}, other);
+      BOOST_TEST(is_same == (get_plan_knob({}, each) == get_plan_knob(other, each)));
+      BOOST_TEST(have_same(each, other, other));
+      num_different += is_same ? 0 : 1;
+    }
+  }
+  BOOST_TEST(num_different == 5U);
 }
 
 // What the engine and plans both have: one row says what each calls it.

@@ -50,15 +50,33 @@ double ChoicePeaks::peak_bytes(const PlanKnobs& knobs) {
       layers_ = memory_.layers_of(run_);
     }
     known.stages.clear();
+    known.peaks.clear();
     for (const size_t p : memory_.different_) {
       known.stages.push_back(memory_.of_layers(p, run_, layers_));
     }
   }
+  double peak = peak_without_head(known);
+  for (size_t i = 0; i < known.stages.size(); ++i) {
+    const size_t p = memory_.different_[i];
+    if (!memory_.outline_->stages[p].has_head) continue;
+    peak = std::max(peak, memory_.stage_memory(p, run_, known.stages[i]).peak.total());
+  }
+  return peak;
+}
+
+double ChoicePeaks::peak_without_head(Known& known) const {
+  PlanKnobs knobs = run_.knobs;
+  knobs.cross_entropy = PlanKnobs{}.cross_entropy;
+  for (const auto& [before, peak] : known.peaks) {
+    if (before == knobs) return peak;
+  }
   double peak = 0;
   for (size_t i = 0; i < known.stages.size(); ++i) {
     const size_t p = memory_.different_[i];
+    if (memory_.outline_->stages[p].has_head) continue;
     peak = std::max(peak, memory_.stage_memory(p, run_, known.stages[i]).peak.total());
   }
+  known.peaks.emplace_back(knobs, peak);
   return peak;
 }
 

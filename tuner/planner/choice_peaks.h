@@ -3,6 +3,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "tuner/planner/memory_profile.h"
@@ -23,7 +24,12 @@ class ChoicePeaks {
   struct Known {
     spec::PlanKnobs knobs;
     std::vector<PreparedMemory::OfLayers> stages;  ///< the different ones
+    /// Largest peak of the stages without a head, where the loss says nothing, by all other
+    /// choices.
+    std::vector<std::pair<spec::PlanKnobs, double>> peaks{};
   };
+
+  double peak_without_head(Known& known) const;
 
   const PreparedMemory& memory_;
   PlanRun run_;

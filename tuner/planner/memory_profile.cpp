@@ -370,7 +370,7 @@ PreparedMemory::PreparedMemory(const PlanRun& run, const PipelineOutline& outlin
 
 void PreparedMemory::prepare(WorkCache& works) {
   const auto pp = static_cast<size_t>(run_.knobs.pp);
-  const auto vpp = static_cast<size_t>(num_virtual_stages(run_));
+  const size_t vpp = outline_->stages.front().parts.size();
   in_flight_.resize(2 * pp * vpp);
   for (const bool has_overlap : {false, true}) {
     for (size_t p = 0; p < pp; ++p) {

@@ -295,7 +295,7 @@ class Search {
     std::optional<ChoicePeaks> peaks;
     const auto peak_of = [&](const PlanKnobs& knobs) {
       if (!memory) {
-        memory.emplace(entered_, layout.pipeline->outline, works_);
+        memory.emplace(run_with(layout.knobs), layout.pipeline->outline, works_);
         peaks.emplace(*memory, q_.load);
       }
       return peaks->peak_bytes(knobs);

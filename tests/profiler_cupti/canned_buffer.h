@@ -45,11 +45,13 @@ class CannedBuffer {
     add(record);
   }
   void copy(uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end,
-            CUpti_ActivityMemcpyKind kind, uint64_t bytes, bool is_async = true) {
+            CUpti_ActivityMemcpyKind kind, uint64_t bytes, bool is_async = true,
+            CUpti_ActivityMemoryKind to = CUPTI_ACTIVITY_MEMORY_KIND_PINNED) {
     CUpti_ActivityMemcpy6 record{};
     record.kind = CUPTI_ACTIVITY_KIND_MEMCPY;
     set_work(record, correlation, stream, start, end);
     record.copyKind = static_cast<uint8_t>(kind);
+    record.dstKind = static_cast<uint8_t>(to);
     record.flags = is_async ? CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC : 0;
     record.bytes = bytes;
     add(record);

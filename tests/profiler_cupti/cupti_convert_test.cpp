@@ -370,12 +370,7 @@ BOOST_AUTO_TEST_CASE(synchronisation_is_named_by_its_op_and_a_failed_query_is_no
   BOOST_TEST(trace.records[0].name == "host_sync.update");
 }
 
-BOOST_AUTO_TEST_CASE(host_waits_in_a_blocking_copy) {
-  CannedStep step;
-  const OpId id = step.kernel_op("loss", 0);
-  step.buffer.call(10, 1010, 1330, id);
-  step.buffer.copy(10, 7, 1300, 1320, CUPTI_ACTIVITY_MEMCPY_KIND_DTOH, 8, false);
-  const StepTrace trace = step.trace();
+void check_blocking_copy(const StepTrace& trace) {
   BOOST_REQUIRE_EQUAL(trace.records.size(), 2U);
   BOOST_TEST((trace.records[0].kind == RecordKind::memcpy));
   BOOST_TEST(trace.records[0].launch_end_ns == 1010);
@@ -383,6 +378,23 @@ BOOST_AUTO_TEST_CASE(host_waits_in_a_blocking_copy) {
   BOOST_TEST(trace.records[1].start_ns == 1010);
   BOOST_TEST(trace.records[1].end_ns == 1330);
   BOOST_TEST(trace.records[1].producer_id == 0);
+}
+
+BOOST_AUTO_TEST_CASE(host_waits_in_a_blocking_copy) {
+  CannedStep step;
+  const OpId id = step.kernel_op("loss", 0);
+  step.buffer.call(10, 1010, 1330, id);
+  step.buffer.copy(10, 7, 1300, 1320, CUPTI_ACTIVITY_MEMCPY_KIND_DTOH, 8, false);
+  check_blocking_copy(step.trace());
+}
+
+BOOST_AUTO_TEST_CASE(host_waits_for_a_copy_to_memory_that_is_not_pinned) {
+  CannedStep step;
+  const OpId id = step.kernel_op("loss", 0);
+  step.buffer.call(10, 1010, 1330, id);
+  step.buffer.copy(10, 7, 1300, 1320, CUPTI_ACTIVITY_MEMCPY_KIND_DTOH, 8, true,
+                   CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE);
+  check_blocking_copy(step.trace());
 }
 
 BOOST_AUTO_TEST_CASE(records_come_in_any_order) {

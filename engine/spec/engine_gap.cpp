@@ -1,8 +1,10 @@
-// What of a model the engine does not run: one table, asked from the top. What plans assume of it.
+// What of a model and of planned choices the engine does not run: one table each. What plans assume
+// of a model.
+#include "engine/spec/engine_gap.h"
+
 #include <algorithm>
 
 #include "engine/spec/hf_family.h"
-#include "engine/spec/model_spec.h"
 #include "kernels/base/error.h"
 
 namespace moetune::spec {
@@ -22,45 +24,131 @@ bool has_half_layers(const ModelSpec& model) {
 }
 
 struct Gap {
-  const char* what;  ///< of a sentence, with its verb
+  const char* what;  ///< that it is, for a sentence
   bool (*is_there)(const ModelSpec&);
 };
 constexpr Gap kGaps[] = {
-    {"multi-head latent attention is",
-     [](const ModelSpec& m) { return mixes_with(m, Mixer::mla); }},
-    {"Gated DeltaNet is", [](const ModelSpec& m) { return mixes_with(m, Mixer::gdn); }},
-    {"Mamba-2 is", [](const ModelSpec& m) { return mixes_with(m, Mixer::mamba); }},
-    {"a layer of attention or an MLP alone is", has_half_layers},
-    {"multi-token prediction is", [](const ModelSpec& m) { return m.mtp.depth > 0; }},
-    {"a gate on attention is", [](const ModelSpec& m) { return m.has_attention_gate; }},
-    {"attention with sinks is", [](const ModelSpec& m) { return m.has_attention_sinks; }},
-    {"attention in chunks is", [](const ModelSpec& m) { return m.has_chunked_windows; }},
-    {"an MLP without a gate is", [](const ModelSpec& m) { return !m.has_gated_mlp; }},
-    {"a gate on the shared expert is", [](const ModelSpec& m) { return m.has_shared_gate; }},
-    {"a bias on the router's scores is", [](const ModelSpec& m) { return m.has_router_bias; }},
-    {"an expert with biases is", [](const ModelSpec& m) { return m.has_expert_bias; }},
-    {"an expert on a latent width is", [](const ModelSpec& m) { return m.moe_latent_size > 0; }},
-    {"LayerNorm is", [](const ModelSpec& m) { return m.has_layer_norm; }},
-    {"a learned embedding of positions is",
+    {"multi-head latent attention", [](const ModelSpec& m) { return mixes_with(m, Mixer::mla); }},
+    {"Gated DeltaNet", [](const ModelSpec& m) { return mixes_with(m, Mixer::gdn); }},
+    {"Mamba-2", [](const ModelSpec& m) { return mixes_with(m, Mixer::mamba); }},
+    {"a layer of attention or an MLP alone", has_half_layers},
+    {"multi-token prediction", [](const ModelSpec& m) { return m.mtp.depth > 0; }},
+    {"a gate on attention", [](const ModelSpec& m) { return m.has_attention_gate; }},
+    {"attention with sinks", [](const ModelSpec& m) { return m.has_attention_sinks; }},
+    {"attention in chunks", [](const ModelSpec& m) { return m.has_chunked_windows; }},
+    {"an MLP without a gate", [](const ModelSpec& m) { return !m.has_gated_mlp; }},
+    {"a gate on the shared expert", [](const ModelSpec& m) { return m.has_shared_gate; }},
+    {"a bias on the router's scores", [](const ModelSpec& m) { return m.has_router_bias; }},
+    {"an expert with biases", [](const ModelSpec& m) { return m.has_expert_bias; }},
+    {"an expert on a latent width", [](const ModelSpec& m) { return m.moe_latent_size > 0; }},
+    {"LayerNorm", [](const ModelSpec& m) { return m.has_layer_norm; }},
+    {"a learned embedding of positions",
      [](const ModelSpec& m) { return m.has_learned_positions; }},
-    {"a model without positions is", [](const ModelSpec& m) { return m.rope.type == "none"; }},
-    {"rotation of a part of a head is",
-     [](const ModelSpec& m) { return m.rope.rotary_ratio != 1; }},
-    {"a padded vocabulary is", [](const ModelSpec& m) { return m.padded_vocab_size > 0; }},
-    {"dropout is",
-     [](const ModelSpec& m) { return m.hidden_dropout > 0 || m.attention_dropout > 0; }},
-    {"the activation relu2 is", [](const ModelSpec& m) { return m.hidden_act == "relu2"; }},
+    {"a model without positions", [](const ModelSpec& m) { return m.rope.type == "none"; }},
+    {"rotation of a part of a head", [](const ModelSpec& m) { return m.rope.rotary_ratio != 1; }},
+    {"a padded vocabulary", [](const ModelSpec& m) { return m.padded_vocab_size > 0; }},
+    {"dropout", [](const ModelSpec& m) { return m.hidden_dropout > 0 || m.attention_dropout > 0; }},
+    {"the activation relu2", [](const ModelSpec& m) { return m.hidden_act == "relu2"; }},
+};
+
+std::vector<std::string> gaps_of(const ModelSpec& model) {
+  std::vector<std::string> gaps;
+  for (const Gap& gap : kGaps) {
+    if (gap.is_there(model)) gaps.emplace_back(gap.what);
+  }
+  const Family* family = find_family(model.family);
+  if (gaps.empty() && family != nullptr && !family->runs_in_engine) {
+    gaps.push_back("the family " + model.family);
+  }
+  return gaps;
+}
+
+using Planned = const PlanKnobs&;
+
+/// Tells one part of a planned step, where the choices ask for it.
+struct PlannedPass {
+  std::string (*what)(Planned);  ///< empty: the choices do not ask for it
+  const char* stand_in = "";
+  bool is_in_played_step = false;
+};
+
+std::string where(bool is_there, const char* what) { return is_there ? what : ""; }
+
+std::string recompute_gap(Planned k, PlanRecompute module) {
+  return k.recompute.has(module) ? fmt::format("recomputation of {}", name_of(module)) : "";
+}
+
+std::string graph_gap(Planned k, PlanGraph part) {
+  return k.cuda_graphs.has(part) ? fmt::format("a graph of {}", name_of(part)) : "";
+}
+
+constexpr PlannedPass kPlannedPasses[] = {
+    {[](Planned k) { return where(k.fsdp != Fsdp::none, "FSDP"); }},
+    {[](Planned k) {
+      const bool is_run =
+          k.precision == PrecisionRecipe::bf16 || k.precision == PrecisionRecipe::fp32;
+      return is_run ? "" : fmt::format("{} products", name_of(k.precision));
+    }},
+    {[](Planned k) {
+       const bool is_run = (k.ep == 1 && k.etp == 1) || k.dispatcher == Dispatcher::alltoall;
+       return is_run ? "" : fmt::format("the dispatcher {}", name_of(k.dispatcher));
+     },
+     "", true},
+    {[](Planned k) { return where(!k.offload.empty(), "offload of activations"); }},
+    {[](Planned k) { return where(k.optimizer_offload_ratio > 0, "offload of the optimizer"); }},
+    {[](Planned k) {
+       return where(k.overlap_moe_expert_parallel_comm, "overlap over micro-batches");
+     },
+     "chunks of a layer stand for it"},
+    {[](Planned k) {
+       return where(k.exchanges_heads(), "the exchange of heads among context-parallel ranks");
+     },
+     "a ring stands for it"},
+    {[](Planned k) { return where(k.capacity_factor > 0, "an expert capacity"); }},
+    {[](Planned k) { return where(k.task == TrainingTask::lora, "LoRA"); }},
+    {[](Planned k) {
+      return k.optimizer == OptimizerKind::adam
+                 ? ""
+                 : fmt::format("the optimizer {}", name_of(k.optimizer));
+    }},
+    {[](Planned k) { return recompute_gap(k, PlanRecompute::mla_up_proj); }},
+    {[](Planned k) { return recompute_gap(k, PlanRecompute::mlp); }},
+    {[](Planned k) { return recompute_gap(k, PlanRecompute::shared_experts); }},
+    {[](Planned k) { return recompute_gap(k, PlanRecompute::gdn_norm_out); }},
+    {[](Planned k) {
+       const bool is_run = !k.recompute.has(PlanRecompute::full) || k.recomputes_each_layer();
+       return is_run ? ""
+                     : fmt::format("recomputation by {} of {}", name_of(k.recompute_method),
+                                   k.recompute_num_layers);
+     },
+     "each layer stands for it"},
+    {[](Planned k) { return graph_gap(k, PlanGraph::mamba); }},
+    {[](Planned k) { return graph_gap(k, PlanGraph::mlp); }},
+    {[](Planned k) { return graph_gap(k, PlanGraph::moe); }},
 };
 
 }  // namespace
 
 std::string engine_gap(const ModelSpec& model) {
-  for (const Gap& gap : kGaps) {
-    if (gap.is_there(model)) return fmt::format("{} planned, not run, by the engine yet", gap.what);
+  const std::vector<std::string> gaps = gaps_of(model);
+  if (gaps.empty()) return {};
+  return fmt::format("{} is planned, not run, by the engine yet", gaps.front());
+}
+
+std::vector<EngineGap> engine_gaps(const ModelSpec& model) {
+  std::vector<EngineGap> gaps;
+  for (std::string& what : gaps_of(model)) gaps.push_back({"engine_runs_model", std::move(what)});
+  return gaps;
+}
+
+std::vector<EngineGap> engine_gaps(const PlanKnobs& knobs) {
+  std::vector<EngineGap> gaps;
+  for (const PlannedPass& pass : kPlannedPasses) {
+    std::string what = pass.what(knobs);
+    if (what.empty()) continue;
+    gaps.push_back({"engine_runs_knob", std::move(what), pass.stand_in, pass.is_in_played_step});
   }
-  const Family* family = find_family(model.family);
-  if (family == nullptr || family->runs_in_engine) return {};
-  return fmt::format("the family {} is planned, not run, by the engine yet", model.family);
+  return gaps;
 }
 
 std::string model_assumption(const ModelSpec& model) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/spec/dialects/run_config.h"
+#include "engine/spec/engine_gap.h"
 #include "kernels/base/step_parts.h"
 #include "sweeps/planning/change_path.h"
 #include "sweeps/planning/estimate.h"
@@ -114,6 +115,11 @@ std::string step_change_text(const PathStep& step);
 std::string_view order_text(const Against& theirs);
 /// Memory that a device lacks for a configuration with this peak; negative if it fits.
 double missing_bytes(const tuner::planner::PlanQuestion& question, double peak_bytes);
+
+/// What of a run moetune's own engine does not run yet, with the rules that say so.
+std::vector<spec::EngineGap> gaps_of_run(const tuner::planner::PlanRun& run);
+/// Of the first plan, for people; empty where there is nothing to tell.
+std::string engine_gaps_text(const PlanResult& result);
 
 nlohmann::json to_json(const PlanResult& result);
 /// `width`: of the terminal, empty where it is none.

@@ -270,6 +270,10 @@ inline constexpr OutputKey kPlanKeys[] = {
     {"plans[].knobs.*", "any", "", "The configuration."},
     {"plans[].pipeline_layout", "text or null", "",
      "The stages, as in Megatron-LM; null: there is one, or the layers divide."},
+    {"plans[].engine_gaps[].rule", "text", "",
+     "Of what moetune's own engine does not run yet: the rule by which it refuses a trial with it, "
+     "engine_runs_model or engine_runs_knob."},
+    {"plans[].engine_gaps[].what", "text", "", "What that is, as FSDP."},
     {"plans[].why_slower", "text", "", "Where its step loses most against the first."},
     {"plans[].played_step_time_ns", "integer", "ns",
      "--play: of the first three, the step, played."},

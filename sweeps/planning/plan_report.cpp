@@ -171,6 +171,9 @@ PlanPage plan_page(PlanResult& result, const std::string& model, const std::stri
   page.search_seconds = result.seconds;
   page.has_experts = question.model->num_experts > 0;
   page.assumptions = result.assumptions;
+  if (std::string gaps = engine_gaps_text(result); !gaps.empty()) {
+    page.assumptions.push_back(std::move(gaps));
+  }
   page.capacity_bytes =
       static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
   page.allocatable_bytes = allocatable_bytes(page.capacity_bytes);

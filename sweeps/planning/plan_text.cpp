@@ -10,6 +10,7 @@
 #include "sweeps/planning/named_files.h"
 #include "sweeps/planning/plan_answer.h"
 #include "sweeps/table.h"
+#include "tuner/planner/titan_memory.h"
 
 namespace moetune::sweeps {
 
@@ -72,6 +73,33 @@ std::string why_slower(const planner::StepTime& best, const planner::StepTime& o
   return fmt::format("{} takes {} more",
                      base::text_of(planner::named(static_cast<planner::TimePart>(most))),
                      base::format_ns(std::llround(more * 1e9)));
+}
+
+std::vector<spec::EngineGap> gaps_of_run(const planner::PlanRun& run) {
+  std::vector<spec::EngineGap> gaps = spec::engine_gaps(*run.model);
+  for (spec::EngineGap& gap : spec::engine_gaps(planner::computed_knobs(run))) {
+    gaps.push_back(std::move(gap));
+  }
+  return gaps;
+}
+
+std::string engine_gaps_text(const PlanResult& result) {
+  if (result.answer.best.empty()) return "";
+  std::string text;
+  std::string_view rule;
+  const auto end_rule = [&] {
+    if (!rule.empty()) text += fmt::format(" (rule {})", rule);
+  };
+  for (const spec::EngineGap& gap :
+       gaps_of_run(run_with(result.question, result.answer.best.front()))) {
+    const bool is_same = gap.rule == rule;
+    if (!is_same) end_rule();
+    if (!text.empty()) text += is_same ? ", " : "; ";
+    text += gap.what;
+    rule = gap.rule;
+  }
+  end_rule();
+  return text.empty() ? "" : "the first has what moetune's own engine does not run yet: " + text;
 }
 
 std::string step_change_text(const PathStep& step) {
@@ -352,6 +380,10 @@ json to_json(const PlanResult& result) {
     plan["rank"] = i + 1;
     plan["knobs"] = to_json(result.answer.best[i].knobs);
     plan["pipeline_layout"] = layout_json(result, result.answer.best[i]);
+    plan["engine_gaps"] = json::array();
+    for (spec::EngineGap& gap : gaps_of_run(run_with(result.question, result.answer.best[i]))) {
+      plan["engine_gaps"].push_back({{"rule", gap.rule}, {"what", std::move(gap.what)}});
+    }
     if (i > 0) {
       plan["why_slower"] = why_slower(result.estimates.front().step, result.estimates[i].step);
     }
@@ -447,6 +479,7 @@ std::string to_text(const PlanResult& result, std::optional<size_t> width) {
                                     "many times their share."
                                   : "");
   text += fmt::format("the first: {}\n", margin_text(r.estimates.front()));
+  if (const std::string gaps = engine_gaps_text(r); !gaps.empty()) text += gaps + '\n';
   add_memory(r.estimates.front().memory.worst(), text);
   text += "\nwhere the step of the first goes:\n";
   const planner::StepTime& step = r.estimates.front().step;

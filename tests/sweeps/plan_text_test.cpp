@@ -1,12 +1,14 @@
 // The answer of moetune plan as text, on terminals of several widths.
 #include <boost/test/unit_test.hpp>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
 
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/named_files.h"
 #include "sweeps/planning/plan_answer.h"
+#include "sweeps/planning/plan_report.h"
 #include "sweeps/table.h"
 
 namespace moetune::sweeps {
@@ -20,8 +22,9 @@ struct Planned {
   std::shared_ptr<const spec::HardwareSpec> hardware = machine_of("h100-80g", 8);
   PlanResult result;
 
-  Planned() {
+  explicit Planned(spec::PrecisionRecipe precision = spec::PrecisionRecipe::bf16) {
     tuner::planner::PlanQuestion question;
+    question.base.precision = precision;
     question.model = model.get();
     question.hardware = hardware.get();
     question.global_batch_size = 128;
@@ -74,6 +77,31 @@ BOOST_AUTO_TEST_CASE(columns_of_plans_are_left_out_where_they_do_not_fit) {
   BOOST_TEST(table_in(narrow).find(layout_text(first.knobs)) != std::string::npos, narrow);
   const std::string choices = choices_text(run_with(planned.result.question, first));
   BOOST_TEST(narrow.find("choices of the first: " + choices + "\n") != std::string::npos, narrow);
+}
+
+// Where a plan asks for what only plans know, its text, its JSON and its page name the rule.
+BOOST_AUTO_TEST_CASE(what_the_engine_does_not_run_is_named_with_its_rule) {
+  Planned narrow(spec::PrecisionRecipe::fp8_blockwise);
+  BOOST_TEST_REQUIRE(!narrow.result.answer.best.empty());
+  const std::string told = engine_gaps_text(narrow.result);
+  BOOST_TEST(told.starts_with("the first has what moetune's own engine does not run yet: "), told);
+  BOOST_TEST(told.find("fp8-blockwise products") != std::string::npos, told);
+  BOOST_TEST(told.ends_with(" (rule engine_runs_knob)"), told);
+  BOOST_TEST(to_text(narrow.result, std::nullopt).find(told + "\n") != std::string::npos);
+  for (const nlohmann::json& plan : to_json(narrow.result)["plans"]) {
+    BOOST_TEST(plan["engine_gaps"][0]["rule"] == "engine_runs_knob");
+    BOOST_TEST(plan["engine_gaps"][0]["what"] == "fp8-blockwise products");
+  }
+  BOOST_TEST(plan_page(narrow.result, "model", "").assumptions.back() == told);
+
+  // Of a model that the engine lacks a part of: the model's rule in front.
+  spec::ModelSpec gated = *narrow.model;
+  gated.has_attention_gate = true;
+  narrow.result.question.model = &gated;
+  const std::string both = engine_gaps_text(narrow.result);
+  BOOST_TEST(both.find(": a gate on attention (rule engine_runs_model); fp8-blockwise products") !=
+                 std::string::npos,
+             both);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

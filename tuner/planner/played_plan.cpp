@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "engine/spec/engine_gap.h"
 #include "tuner/planner/exchange.h"
 #include "tuner/planner/titan_memory.h"
 #include "tuner/planner/titan_time.h"
@@ -113,25 +114,12 @@ spec::TrialSpec trial_of(const PlanRun& asked, const Rates& rates) {
 std::vector<std::string> not_played(const PlanRun& run) {
   const spec::PlanKnobs knobs = computed_knobs(run);
   std::vector<std::string> words;
-  if (knobs.fsdp != spec::Fsdp::none) words.emplace_back("FSDP");
-  if (knobs.precision != spec::PrecisionRecipe::bf16) {
-    words.push_back(fmt::format("{} products", name_of(knobs.precision)));
-  }
-  if (knobs.exchanges_heads()) {
-    words.emplace_back("the exchange of heads among context-parallel ranks (a ring stands for it)");
-  }
-  if (knobs.overlap_moe_expert_parallel_comm) {
-    words.emplace_back("overlap over micro-batches (chunks of a layer stand for it)");
-  }
-  for (const auto& [module, word] :
-       {std::pair{PlanRecompute::mla_up_proj, "mla_up_proj"}, std::pair{PlanRecompute::mlp, "mlp"},
-        std::pair{PlanRecompute::shared_experts, "shared_experts"},
-        std::pair{PlanRecompute::gdn_norm_out, "gdn_norm_out"}}) {
-    if (knobs.recompute.has(module)) words.push_back(fmt::format("recomputation of {}", word));
-  }
-  if (knobs.recompute.has(PlanRecompute::full) && !knobs.recomputes_each_layer()) {
-    words.push_back(fmt::format("recomputation by {} of {} (each layer stands for it)",
-                                name_of(knobs.recompute_method), knobs.recompute_num_layers));
+  // The engine has them, and what is played is in bf16.
+  if (knobs.precision == spec::PrecisionRecipe::fp32) words.emplace_back("fp32 products");
+  for (const spec::EngineGap& gap : spec::engine_gaps(knobs)) {
+    if (gap.is_in_played_step) continue;
+    words.push_back(gap.stand_in.empty() ? gap.what
+                                         : fmt::format("{} ({})", gap.what, gap.stand_in));
   }
   return words;
 }

@@ -20,6 +20,12 @@ struct PlanFigure {
   double high = 0;
 };
 
+/// Of one device, with what the prediction stands on.
+struct PlanSpeed {
+  PlanFigure tokens_per_s;
+  std::string grade;
+};
+
 /// One knob that two configurations differ in.
 struct PlanDifference {
   std::string knob;
@@ -82,6 +88,7 @@ struct PlanChange {
   std::optional<double> missing_bytes{};
   std::string rule_text{};           ///< what the broken rule says
   std::vector<std::string> flags{};  ///< the change in the words of the run of today
+  std::optional<PlanSpeed> speed{};  ///< with this change alone; none where gain_ratio is
 };
 
 /// One step of the way from the run of today to the first plan.
@@ -93,13 +100,14 @@ struct PlanPathStep {
   double peak_bytes = 0;
   double missing_bytes = 0;  ///< of a device's memory; negative: it fits
   std::string verdict;       ///< fits, tight or oom
+  std::optional<PlanSpeed> speed{};
 };
 
 /// The first plan's layout with another global batch.
 struct PlanBatch {
   int64_t global_batch_size = 0;  ///< sequences
   double step_ns = 0;
-  double tokens_per_s = 0;  ///< of one device
+  PlanSpeed speed;
 };
 
 struct PlanThumb {

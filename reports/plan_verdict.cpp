@@ -28,6 +28,20 @@ std::string figure_cell(const PlanFigure& figure, std::string (*text)(double)) {
       figure.value, text(figure.value), interval_note(figure, text));
 }
 
+/// Behind a gain or a speed.
+std::string speed_note(const std::optional<PlanSpeed>& speed) {
+  if (!speed) return "";
+  const PlanFigure& tokens = speed->tokens_per_s;
+  return fmt::format(" <span class=\"note\">{} to {} tokens/s, {}</span>", whole(tokens.low),
+                     whole(tokens.high), escape(speed->grade));
+}
+
+/// A gain or a speed with what it is predicted to be between.
+std::string speed_cell(double value, std::string_view text, const std::optional<PlanSpeed>& speed) {
+  return fmt::format("<td class=\"num\" data-value=\"{:.9g}\">{}{}</td>", value, escape(text),
+                     speed_note(speed));
+}
+
 /// `has_fit`: without the change it fits, so that fitting with it is nothing to tell.
 std::string fit_note(const PlanChange& change, bool has_fit) {
   if (change.verdict.empty()) return "";
@@ -53,7 +67,7 @@ std::string change_rows(const std::vector<PlanChange>& changes, bool has_fit) {
         fmt::format("<tr><td><code>{}</code>{}</td><td>{}</td><td>{}</td>", escape(difference.knob),
                     flags_note(change.flags), breakable(difference.from), breakable(difference.to));
     if (change.gain_ratio) {
-      html += number_cell(change.gain_ratio, signed_percent(*change.gain_ratio));
+      html += speed_cell(*change.gain_ratio, signed_percent(*change.gain_ratio), change.speed);
       html += number_cell(change.more_bytes,
                           change.more_bytes ? signed_bytes(*change.more_bytes) : "–");
       html += fmt::format("<td>{}</td>", fit_note(change, has_fit));
@@ -84,9 +98,11 @@ std::string change_table(const std::vector<PlanChange>& changes, std::string_vie
          change_rows(changes, has_fit) + "</tbody></table></div>\n";
 }
 
-std::string gain_cell(std::optional<double> gain) {
-  if (!gain) return "<td class=\"num\">not priced</td>";
-  return number_cell(gain, signed_percent(*gain));
+std::string gain_cell(const PlanPathStep& step) {
+  if (!step.gain_ratio) {
+    return fmt::format("<td class=\"num\">not priced{}</td>", speed_note(step.speed));
+  }
+  return speed_cell(*step.gain_ratio, signed_percent(*step.gain_ratio), step.speed);
 }
 
 std::string path_table(const std::vector<PlanPathStep>& path) {
@@ -101,7 +117,7 @@ std::string path_table(const std::vector<PlanPathStep>& path) {
     const PlanPathStep& step = path[i];
     html +=
         fmt::format("<tr><td class=\"num\">{}</td><td>{}</td>", i + 1, breakable(step.changes)) +
-        gain_cell(step.gain_ratio) +
+        gain_cell(step) +
         number_cell(step.cumulative_ratio, fmt::format("{:.2f} ×", step.cumulative_ratio)) +
         number_cell(step.peak_bytes, rounded_bytes(step.peak_bytes));
     html += fmt::format("<td>{}{}</td></tr>\n", escape(step.verdict),
@@ -275,7 +291,8 @@ std::string plan_batches(const PlanPage& page) {
                         std::to_string(batch.global_batch_size)) +
             number_cell(tokens, base::format_count(tokens)) +
             number_cell(batch.step_ns, rounded_ns(batch.step_ns)) +
-            number_cell(batch.tokens_per_s, whole(batch.tokens_per_s)) +
+            speed_cell(batch.speed.tokens_per_s.value, whole(batch.speed.tokens_per_s.value),
+                       batch.speed) +
             fmt::format("<td>{}</td></tr>\n", is_planned ? "planned for" : "");
   }
   html += "</tbody></table></div>\n";

@@ -360,7 +360,7 @@ class PathSearch {
       step.flags = flags_between(config_on_way(*ends_.words, start_, before.run),
                                  config_on_way(*ends_.words, start_, after.run));
     }
-    step.tokens_per_s = after.tokens_per_s;
+    step.speed = predicted_speed(after.run, ends_.calibration, after.tokens_per_s);
     step.speed_ratio = after.tokens_per_s / before.tokens_per_s;
     step.cumulative_ratio = after.tokens_per_s / try_set(0).tokens_per_s;
     step.peak_bytes = after.peak_bytes;
@@ -431,13 +431,17 @@ void judge_changes(const ChangeEnds& ends, std::vector<KnobGain>& changes) {
       change.rule_text = changed.rule_text;
       continue;
     }
-    change.gain = rate_of_tokens(changed.run, ends.calibration) / speed - 1;
+    const double changed_speed = rate_of_tokens(changed.run, ends.calibration);
+    change.gain = changed_speed / speed - 1;
+    change.speed = predicted_speed(changed.run, ends.calibration, changed_speed);
     const double peak = planner::predict_memory(changed.run).peak_bytes();
     change.bytes = peak - bytes;
     change.verdict = verdict_of(changed.run, peak, ends.capacity_bytes);
     change.is_within = is_within(peak, ends.capacity_bytes);
     change.is_priced = planner::has_price_in_time(change.knob);
-    if (!change.is_priced) change.gain.reset();
+    if (change.is_priced) continue;
+    change.gain.reset();
+    change.speed.reset();
   }
   sort_changes(is_within(bytes, ends.capacity_bytes), changes);
 }

@@ -31,13 +31,14 @@ struct KnobGain {
   /// The change in the words of somebody's framework; empty where nobody's are known, and where it
   /// has none for it.
   std::vector<std::string> flags{};
+  std::optional<Speed> speed{};  ///< with this change alone; empty where gain is
 };
 
 /// Changes that are made together, on top of those of the steps before.
 struct PathStep {
   std::vector<KnobGain> changes;   ///< knob, from and to alone
   std::vector<std::string> flags;  ///< the same in the words of the user's framework
-  double tokens_per_s = 0;         ///< of one device, with this step
+  Speed speed;                     ///< with this step
   double speed_ratio = 1;          ///< of that to the same before the step
   double cumulative_ratio = 1;     ///< of that to the same of the run of today
   double peak_bytes = 0;           ///< of the worst rank, graph pools included

@@ -337,31 +337,62 @@ void take_measured(const MeasuredFigure& measured, double tokens, RunEstimate& e
   estimate.step.seconds *= ratio;
 }
 
+/// Tokens of a step over devices.
+double tokens_of_device(const planner::PlanRun& run) {
+  return static_cast<double>(run.global_batch_size) * static_cast<double>(run.seq_length) /
+         static_cast<double>(run.knobs.world_size());
+}
+
+/// Neither rates nor an interval make a device faster than its data sheet.
+double least_step_seconds(const planner::PlanRun& run) {
+  const double peak = planner::peak_flops_per_s(*run.hardware, run.knobs.precision);
+  const double counted = run.model->training_flops_per_token(run.seq_length);
+  return peak > 0 ? tokens_of_device(run) * done_share(run) * counted / peak : 0;
+}
+
+std::optional<int64_t> runs_behind(const planner::PlanRun& run, const Calibration& calibration,
+                                   const EstimateContext& context) {
+  const bool is_of_core = run.is_of_megatron && !context.is_of_other_engine;
+  return is_of_core ? num_runs_behind(calibration, *run.hardware, run.knobs.precision)
+                    : std::optional<int64_t>(0);
+}
+
+/// A calibration that does not tell its cases, as a probe's, is of the machine it is given for.
+bool is_calibrated_by(const std::optional<int64_t>& num_runs) { return !num_runs || *num_runs > 0; }
+
+const char* grade_of(bool is_calibrated) { return is_calibrated ? "calibrated" : "analytic"; }
+
 }  // namespace
+
+Speed predicted_speed(const planner::PlanRun& run, const Calibration& calibration,
+                      double tokens_per_s) {
+  const EstimateContext context;
+  const bool is_calibrated = is_calibrated_by(runs_behind(run, calibration, context));
+  const Spread spread = spread_of(run, context, is_calibrated);
+  const double seconds = tokens_of_device(run) / tokens_per_s;
+  const double least = std::min(seconds, least_step_seconds(run));
+  const Interval step = {seconds, std::max(seconds * std::exp(-spread.faster), least),
+                         seconds * std::exp(spread.slower)};
+  return {inverse(tokens_of_device(run), step), grade_of(is_calibrated)};
+}
 
 RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibration,
                          const EstimateContext& context) {
   RunEstimate estimate;
-  const bool is_of_core = run.is_of_megatron && !context.is_of_other_engine;
-  estimate.num_runs = is_of_core ? num_runs_behind(calibration, *run.hardware, run.knobs.precision)
-                                 : std::optional<int64_t>(0);
-  // A calibration that does not tell its cases, as a probe's, is of the machine it is given for.
-  const bool is_calibrated = !estimate.num_runs || *estimate.num_runs > 0;
+  estimate.num_runs = runs_behind(run, calibration, context);
+  const bool is_calibrated = is_calibrated_by(estimate.num_runs);
   const Spread spread = spread_of(run, context, is_calibrated);
   const double capacity = static_cast<double>(run.hardware->memory_bytes) * context.memory_ratio;
   fill_memory(run, context, spread, capacity, estimate);
   estimate.step = planner::predict_step(run, calibration.rates, {context.months});
-  const double tokens = static_cast<double>(run.global_batch_size) *
-                        static_cast<double>(run.seq_length) /
-                        static_cast<double>(run.knobs.world_size());
+  const double tokens = tokens_of_device(run);
   const double counted = run.model->training_flops_per_token(run.seq_length);
-  // Neither rates nor an interval make a device faster than its data sheet.
   const double peak = planner::peak_flops_per_s(*run.hardware, run.knobs.precision);
-  const double least_seconds = peak > 0 ? tokens * done_share(run) * counted / peak : 0;
+  const double least_seconds = least_step_seconds(run);
   const double seconds = std::max(estimate.step.seconds, least_seconds);
   estimate.step_seconds = {seconds, std::max(seconds * std::exp(-spread.faster), least_seconds),
                            seconds * std::exp(spread.slower)};
-  estimate.grade = is_calibrated ? "calibrated" : "analytic";
+  estimate.grade = grade_of(is_calibrated);
   estimate.predicted_tokens_per_s = tokens / estimate.step_seconds.value;
   if (const MeasuredFigure* measured = measured_of(run, calibration.measured)) {
     if (shows_that_it_fits(*measured, run, capacity)) estimate.verdict = Verdict::fits;

@@ -97,6 +97,16 @@ std::string rates_text(const Calibration& calibration, const spec::HardwareSpec&
 RunEstimate estimate_run(const tuner::planner::PlanRun& run, const Calibration& calibration,
                          const EstimateContext& context);
 
+/// Predicted tokens a second of one device.
+struct Speed {
+  Interval tokens_per_s;
+  std::string grade;  ///< analytic, calibrated
+};
+/// What a prediction of so many tokens a second comes with, of a run that leaves nothing open. Runs
+/// like it that were measured do not count.
+Speed predicted_speed(const tuner::planner::PlanRun& run, const Calibration& calibration,
+                      double tokens_per_s);
+
 /// A term of a device's memory.
 struct MemoryTerm {
   const char* key;    ///< in JSON

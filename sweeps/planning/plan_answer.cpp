@@ -73,7 +73,8 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
   const auto add = [&](const char* what, std::string from, std::string to, const PlanRun& changed) {
     if (planner::broken_rule(changed) != nullptr) return;
     const double seconds = planner::predict_step(changed, calibration.rates).seconds;
-    const double gain = planner::tokens_per_s_per_device(changed, seconds) / tokens_per_s - 1;
+    const double changed_per_s = planner::tokens_per_s_per_device(changed, seconds);
+    const double gain = changed_per_s / tokens_per_s - 1;
     constexpr double kLeast = 0.001;
     if (gain < kLeast) return;
     const double peak = planner::predict_memory(changed).peak_bytes();
@@ -86,6 +87,7 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
                      true,
                      verdict_of(changed, peak, capacity),
                      planner::device_bytes(peak) <= capacity});
+    helps.back().speed = predicted_speed(changed, calibration, changed_per_s);
   };
   const spec::HardwareSpec& hardware = *question.hardware;
   using spec::PrecisionRecipe;
@@ -127,6 +129,7 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
     if (next != nullptr && !is_last) continue;
     next = &config;
     const double needed = planner::device_bytes(config.peak_bytes);
+    const PlanRun roomy = run_with(question, config);
     helps.push_back({"memory of a device",
                      base::format_bytes(hardware.memory_bytes),
                      base::format_bytes(std::llround(needed)),
@@ -134,8 +137,10 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
                      config.peak_bytes - first.peak_bytes,
                      {},
                      true,
-                     verdict_of(run_with(question, config), config.peak_bytes, needed),
+                     verdict_of(roomy, config.peak_bytes, needed),
                      true});
+    helps.back().speed = predicted_speed(roomy, calibration,
+                                         planner::tokens_per_s_per_device(roomy, config.seconds));
   }
   std::stable_sort(helps.begin(), helps.end(),
                    [](const KnobGain& a, const KnobGain& b) { return *a.gain > *b.gain; });
@@ -202,16 +207,19 @@ void look_at_batches(const Calibration& calibration, PlanResult& result) {
     if (planner::broken_rule(run) != nullptr) continue;
     if (missing_bytes(question, planner::predict_memory(run).peak_bytes()) > 0) continue;
     const double seconds = planner::predict_step(run, calibration.rates).seconds;
-    result.batches.push_back({size, seconds, planner::tokens_per_s_per_device(run, seconds)});
+    Speed speed = predicted_speed(run, calibration, planner::tokens_per_s_per_device(run, seconds));
+    const double tokens = seconds * speed.tokens_per_s.value;
+    result.batches.push_back({size, inverse(tokens, speed.tokens_per_s), std::move(speed)});
   }
 }
 
 int64_t smallest_good_batch(const PlanResult& result) {
   constexpr double kAsGood = 0.98;
   double most = 0;
-  for (const BatchSpeed& batch : result.batches) most = std::max(most, batch.tokens_per_s);
+  for (const BatchSpeed& batch : result.batches)
+    most = std::max(most, batch.speed.tokens_per_s.value);
   for (const BatchSpeed& batch : result.batches) {
-    if (batch.tokens_per_s >= kAsGood * most) return batch.global_batch_size;
+    if (batch.speed.tokens_per_s.value >= kAsGood * most) return batch.global_batch_size;
   }
   return 0;
 }

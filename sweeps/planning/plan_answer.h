@@ -52,8 +52,8 @@ struct WayOut {
 /// The first plan with another global batch.
 struct BatchSpeed {
   int64_t global_batch_size = 0;  ///< sequences
-  double seconds = 0;             ///< of a step
-  double tokens_per_s = 0;        ///< of one device
+  Interval seconds;               ///< of a step
+  Speed speed;
 };
 
 /// A plan after the first, played without its records.

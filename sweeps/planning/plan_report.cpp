@@ -28,6 +28,10 @@ double allocatable_bytes(double capacity_bytes) {
   return (capacity_bytes - fixed) / slope * 1e9;
 }
 
+reports::PlanSpeed speed_of(const Speed& speed) {
+  return {figure_of(speed.tokens_per_s), speed.grade};
+}
+
 reports::PlanMark plan_mark(const PlanResult& result, const planner::PlannedConfig& config) {
   const planner::PlanRun run = run_with(result.question, config);
   return {layout_text(run.knobs) + ", " + choices_text(run), config.peak_bytes,
@@ -103,6 +107,7 @@ reports::PlanChange change_of(const planner::PlanQuestion& question, double peak
       {gain.knob, gain.from, gain.to}, gain.gain, gain.bytes, gain.broken_rule, {}, {}};
   change.rule_text = gain.rule_text;
   change.flags = gain.flags;
+  if (gain.speed) change.speed = speed_of(*gain.speed);
   if (gain.verdict) change.verdict = name_of(*gain.verdict);
   if (gain.bytes) change.missing_bytes = missing_bytes(question, peak_bytes + *gain.bytes);
   return change;
@@ -135,7 +140,7 @@ void fill_against(const planner::PlanQuestion& question, const Against& theirs, 
   for (const PathStep& step : theirs.path) {
     against.path.push_back({step_change_text(step), step.gain(), step.cumulative_ratio,
                             step.peak_bytes, missing_bytes(question, step.peak_bytes),
-                            name_of(step.verdict)});
+                            name_of(step.verdict), speed_of(step.speed)});
   }
 }
 
@@ -183,7 +188,8 @@ PlanPage plan_page(PlanResult& result, const std::string& model, const std::stri
   page.not_played = result.not_played;
   fill_played(result, page);
   for (const BatchSpeed& batch : result.batches) {
-    page.batches.push_back({batch.global_batch_size, batch.seconds * 1e9, batch.tokens_per_s});
+    page.batches.push_back(
+        {batch.global_batch_size, batch.seconds.value * 1e9, speed_of(batch.speed)});
   }
   page.smallest_good_batch = smallest_good_batch(result);
   if (result.against) fill_against(question, *result.against, page);

@@ -125,9 +125,27 @@ std::string_view order_text(const Against& theirs) {
 
 namespace {
 
+constexpr const char* kTokens = "tokens_per_s_per_gpu";
+
+void put_speed(const Speed& speed, json& entry) {
+  put(entry, kTokens, speed.tokens_per_s);
+  entry["grade"] = speed.grade;
+}
+
+/// "1974, 2947".
+std::string range_text(const Interval& interval) {
+  return fmt::format("{:.0f}, {:.0f}", interval.low, interval.high);
+}
+
 json change_json(const KnobGain& change) {
   json entry = {{"knob", change.knob}, {"from", change.from}, {"to", change.to}};
   entry["gain_ratio"] = change.gain ? json(*change.gain) : json(nullptr);
+  if (change.speed) {
+    put_speed(*change.speed, entry);
+  } else {
+    for (const char* end : {"", "_low", "_high"}) entry[std::string(kTokens) + end] = nullptr;
+    entry["grade"] = nullptr;
+  }
   entry["more_bytes"] = change.bytes ? json(std::llround(*change.bytes)) : json(nullptr);
   entry["is_priced"] = change.is_priced;
   entry["verdict"] = change.verdict ? json(name_of(*change.verdict)) : json(nullptr);
@@ -142,15 +160,16 @@ json step_json(const planner::PlanQuestion& question, const PathStep& step) {
   for (const KnobGain& change : step.changes) {
     changes.push_back({{"knob", change.knob}, {"from", change.from}, {"to", change.to}});
   }
-  return {{"changes", std::move(changes)},
-          {"flags", step.flags},
-          {"speed_ratio", step.speed_ratio},
-          {"cumulative_speed_ratio", step.cumulative_ratio},
-          {"tokens_per_s_per_gpu", step.tokens_per_s},
-          {"is_priced", step.is_priced},
-          {"peak_allocated_bytes", std::llround(step.peak_bytes)},
-          {"missing_bytes", std::llround(missing_bytes(question, step.peak_bytes))},
-          {"verdict", name_of(step.verdict)}};
+  json entry = {{"changes", std::move(changes)},
+                {"flags", step.flags},
+                {"speed_ratio", step.speed_ratio},
+                {"cumulative_speed_ratio", step.cumulative_ratio},
+                {"is_priced", step.is_priced},
+                {"peak_allocated_bytes", std::llround(step.peak_bytes)},
+                {"missing_bytes", std::llround(missing_bytes(question, step.peak_bytes))},
+                {"verdict", name_of(step.verdict)}};
+  put_speed(step.speed, entry);
+  return entry;
 }
 
 json layout_json(const PlanResult& result, const planner::PlannedConfig& config) {
@@ -212,6 +231,14 @@ std::string_view unfit_text(std::optional<Verdict> verdict) {
   return verdict == Verdict::tight ? ", tight alone" : "";
 }
 
+/// " (2412 tokens/s, 1974 to 2947, calibrated)".
+std::string speed_of(const KnobGain& change) {
+  if (!change.speed) return "";
+  const Interval& tokens = change.speed->tokens_per_s;
+  return fmt::format(" ({:.0f} tokens/s, {:.0f} to {:.0f}, {})", tokens.value, tokens.low,
+                     tokens.high, change.speed->grade);
+}
+
 /// What a change does, as add_against and the list of what helps tell it.
 std::string gain_text(const KnobGain& change) {
   if (!change.broken_rule.empty()) {
@@ -219,7 +246,8 @@ std::string gain_text(const KnobGain& change) {
   }
   return fmt::format(
       "{}, {}{}{}",
-      change.gain ? fmt::format("{:+.1f} % speed", 100 * *change.gain) : "speed not priced",
+      change.gain ? fmt::format("{:+.1f} % speed{}", 100 * *change.gain, speed_of(change))
+                  : "speed not priced",
       *change.bytes < 0 ? "-" : "+", base::format_bytes(std::llround(std::abs(*change.bytes))),
       unfit_text(change.verdict));
 }
@@ -233,14 +261,17 @@ void add_batches(const PlanResult& result, std::string& text) {
                    {"tokens", Align::right},
                    {"a step", Align::right},
                    {"tokens/s of a GPU", Align::right},
+                   {"from, to"},
+                   {"grade"},
                    {""}});
   const int64_t planned = result.question.global_batch_size;
   for (const BatchSpeed& batch : result.batches) {
     table.add({std::to_string(batch.global_batch_size),
                base::format_count(static_cast<double>(batch.global_batch_size) *
                                   static_cast<double>(result.question.seq_length)),
-               base::format_ns(std::llround(batch.seconds * 1e9)),
-               fmt::format("{:.0f}", batch.tokens_per_s),
+               base::format_ns(std::llround(batch.seconds.value * 1e9)),
+               fmt::format("{:.0f}", batch.speed.tokens_per_s.value),
+               range_text(batch.speed.tokens_per_s), batch.speed.grade,
                batch.global_batch_size == planned ? "planned for" : ""});
   }
   text += table.text(std::nullopt);
@@ -284,6 +315,9 @@ void add_path(const planner::PlanQuestion& question, const std::vector<PathStep>
   TextTable table({{"step", Align::right},
                    {"speed", Align::right},
                    {"so far", Align::right},
+                   {"tokens/s", Align::right},
+                   {"from, to"},
+                   {"grade"},
                    {"peak", Align::right},
                    {""},
                    {"change"}});
@@ -292,6 +326,8 @@ void add_path(const planner::PlanQuestion& question, const std::vector<PathStep>
     table.add({std::to_string(i + 1),
                step.gain() ? fmt::format("{:+.1f} %", 100 * *step.gain()) : "not priced",
                fmt::format("{:.2f} x", step.cumulative_ratio),
+               fmt::format("{:.0f}", step.speed.tokens_per_s.value),
+               range_text(step.speed.tokens_per_s), step.speed.grade,
                base::format_bytes(std::llround(step.peak_bytes)), name_of(step.verdict),
                step_change_text(step)});
   }
@@ -340,7 +376,7 @@ std::string plans_text(const PlanResult& r, std::optional<size_t> width) {
     std::vector<std::string> cells = {
         std::to_string(i + 1),
         fmt::format("{:.0f}", estimate.tflops.value),
-        fmt::format("{:.0f}, {:.0f}", estimate.tflops.low, estimate.tflops.high),
+        range_text(estimate.tflops),
         fmt::format("{:.0f}", estimate.tokens_per_s.value),
         base::format_bytes(std::llround(estimate.allocated_bytes.value)),
         has_experts ? load_text(estimate.load_that_fits) : std::string("-"),
@@ -411,12 +447,12 @@ json to_json(const PlanResult& result) {
          {"verdict", way.missing_bytes <= 0 ? json(name_of(verdict)) : json(nullptr)}});
   }
   for (const BatchSpeed& batch : result.batches) {
-    document["batches"].push_back(
-        {{"global_batch_size", batch.global_batch_size},
-         {"tokens", batch.global_batch_size * result.question.seq_length},
-         {"step_time_ns", std::llround(batch.seconds * 1e9)},
-         {"tokens_per_s_per_gpu", batch.tokens_per_s},
-         {"is_planned", batch.global_batch_size == result.question.global_batch_size}});
+    json entry = {{"global_batch_size", batch.global_batch_size},
+                  {"tokens", batch.global_batch_size * result.question.seq_length},
+                  {"is_planned", batch.global_batch_size == result.question.global_batch_size}};
+    put_whole(entry, "step_time_ns", scaled(batch.seconds, 1e9));
+    put_speed(batch.speed, entry);
+    document["batches"].push_back(std::move(entry));
   }
   if (!result.batches.empty()) document["smallest_good_batch"] = smallest_good_batch(result);
   for (const KnobGain& change : result.helps) document["helps"].push_back(change_json(change));

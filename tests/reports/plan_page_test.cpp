@@ -141,6 +141,16 @@ BOOST_AUTO_TEST_CASE(other_batches_are_a_table) {
   BOOST_TEST(!has(render_plan(page), "<section id=\"batches\""));
 }
 
+// What a change, a step and another batch come to has an interval and a grade.
+BOOST_AUTO_TEST_CASE(each_predicted_speed_has_its_interval) {
+  const std::string html = render_plan(sample_plan());
+  const std::string note = " <span class=\"note\">1261 to 1881 tokens/s, analytic</span></td>";
+  const size_t change = html.find("\">+25.0 %" + note);
+  BOOST_TEST_REQUIRE(change != std::string::npos);
+  BOOST_TEST(html.find("\">+25.0 %" + note, change + 1) != std::string::npos);  // the step
+  BOOST_TEST(has(html, ">1222 <span class=\"note\">1000 to 1490 tokens/s, calibrated</span></td>"));
+}
+
 BOOST_AUTO_TEST_CASE(a_thinned_step_says_so) {
   PlanPage page = sample_plan();
   page.played->is_thinned = true;

@@ -72,7 +72,8 @@ inline reports::PlanPage sample_plan(const std::string& text = "") {
   played.num_records = 8;
   played.num_micro_batches = 4;
   played.left_out = {text + "FSDP"};
-  page.batches = {{512, 1.01e9, 1222}, {1024, 2e9, 1234}};
+  page.batches = {{512, 1.01e9, {{1222, 1000, 1490}, text + "calibrated"}},
+                  {1024, 2e9, {{1234, 1010, 1507}, text + "calibrated"}}};
   page.smallest_good_batch = 512;
   page.against = reports::PlanAgainst{text + "tp 4",    text + "none",  row.step_ns, row.tflops,
                                       row.tokens_per_s, row.peak_bytes, "fits",      {}};
@@ -81,10 +82,12 @@ inline reports::PlanPage sample_plan(const std::string& text = "") {
                            {{text + "vpp", "1", "2"}, {}, {}, text + "vpp_needs_pp"}};
   page.against->order = text + "Each change alone:";
   page.against->changes[0].flags = {text + "--expert-model-parallel-size 8"};
+  page.against->changes[0].speed = {{1540, 1261, 1881}, text + "analytic"};
   page.against->changes[2].rule_text = text + "vpp 2 without pipeline stages";
   page.against->path = {
       {text + "--expert-model-parallel-size 8", 0.25, 1.25, 57 * kGiB, -kGiB, "fits"},
       {text + "--cross-entropy-fusion-impl native", {}, 1.25, 90 * kGiB, 15 * kGiB, "oom"}};
+  page.against->path[0].speed = {{1540, 1261, 1881}, text + "analytic"};
   page.against->notes = {text + "known, but not priced: --seed"};
   page.thumbs = {{text + "Two replicas.", false, 0.125}};
   page.helps = {{{text + "precision", "bf16", "mxfp8"}, 0.4, kGiB, ""}};

@@ -74,6 +74,7 @@ struct PlanRegion {
 struct PlanStage {
   std::string moment;
   std::vector<double> bytes;  ///< by PlanPage::memory_terms
+  int64_t rank = 0;           ///< its first
 };
 
 /// What one change does.

@@ -27,14 +27,15 @@ double total_of(const PlanStage& stage) {
 std::string stages_table(const PlanPage& page) {
   std::string html =
       "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th>stage</th><th "
-      "class=\"num\">peak</th>";
+      "class=\"num\">first rank</th><th class=\"num\">peak</th>";
   for (const std::string& term : page.memory_terms) {
     html += fmt::format("<th class=\"num\">{}</th>", escape(term));
   }
   html += "<th>when</th></tr></thead><tbody>\n";
   for (size_t i = 0; i < page.stages.size(); ++i) {
     const PlanStage& stage = page.stages[i];
-    html += fmt::format("<tr><td>{}</td>{}", i,
+    html += fmt::format("<tr><td>{}</td>{}{}", i,
+                        number_cell(static_cast<double>(stage.rank), std::to_string(stage.rank)),
                         number_cell(total_of(stage), rounded_bytes(total_of(stage))));
     for (const double bytes : stage.bytes) {
       html += number_cell(bytes, bytes > 0 ? rounded_bytes(bytes) : "–");
@@ -72,9 +73,13 @@ std::string plan_memory(const PlanPage& page) {
       {"shown", 1},
       {"trials",
        {{{"n", 1}, {"capacity", std::llround(page.allocatable_bytes)}, {"ranks", ranks}}}}};
-  std::string lead;
+  const auto worst = std::ranges::max_element(page.stages, {}, total_of);
+  std::string lead = fmt::format(
+      "<p class=\"reason\">The fullest rank is <strong>{}</strong>, the first of stage {}: {}. Its "
+      "others hold as much where their experts receive as many rows.</p>\n",
+      worst->rank, worst - page.stages.begin(), rounded_bytes(total_of(*worst)));
   if (page.has_experts && !page.rows.empty()) {
-    lead = fmt::format(
+    lead += fmt::format(
         "<p class=\"reason\">It fits up to an imbalance of <strong>{}</strong>: so many times "
         "their share of the rows may the busiest rank's experts receive.</p>\n",
         escape(page.rows.front().load_text));

@@ -171,9 +171,10 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
   }
   std::cout << fmt::format(
       "{:.0f} TFLOP/s a GPU ({:.0f} to {:.0f}), {:.0f} tokens/s, {} a step ({})\n"
-      "{} allocated ({} to {}), {}{}; wall {}\n",
+      "rank {} (stage {}): {} allocated ({} to {}), {}{}; wall {}\n",
       estimate.tflops.value, estimate.tflops.low, estimate.tflops.high, estimate.tokens_per_s.value,
       base::format_ns(std::llround(estimate.step_seconds.value * 1e9)), estimate.grade,
+      estimate.rank, estimate.stage,
       base::format_bytes(std::llround(estimate.allocated_bytes.value)),
       base::format_bytes(std::llround(estimate.allocated_bytes.low)),
       base::format_bytes(std::llround(estimate.allocated_bytes.high)), name_of(estimate.verdict),

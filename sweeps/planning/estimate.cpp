@@ -232,6 +232,10 @@ const char* name_of(Verdict verdict) {
   return "?";
 }
 
+int64_t first_rank_of(const spec::PlanKnobs& knobs, int stage) {
+  return stage * knobs.stage_ranks();
+}
+
 Verdict verdict_of(const planner::PlanRun& run, double peak_bytes, double leanest_bytes,
                    double capacity_bytes) {
   if (capacity_bytes <= 0) return Verdict::fits;
@@ -294,6 +298,7 @@ void fill_memory(const planner::PlanRun& run, const EstimateContext& context, co
                  double capacity, RunEstimate& estimate) {
   estimate.memory = planner::predict_memory(run);
   estimate.stage = context.stage < 0 ? estimate.memory.worst_stage : context.stage;
+  estimate.rank = first_rank_of(run.knobs, estimate.stage);
   const planner::StageMemory& stage = estimate.memory.stages[static_cast<size_t>(estimate.stage)];
   const double allocated = stage.allocated();
   const double worst = estimate.memory.peak_bytes();
@@ -411,6 +416,7 @@ json to_json(const RunEstimate& estimate) {
   put_whole(document, "peak_reserved_bytes", estimate.reserved_bytes);
   const planner::StageMemory& stage = estimate.memory.stages[static_cast<size_t>(estimate.stage)];
   document["memory_stage"] = estimate.stage;
+  document["memory_rank"] = estimate.rank;
   document["memory_moment"] = stage.moment;
   for (const MemoryTerm& term : memory_terms()) {
     document["memory_parts_bytes"][term.key] = std::llround(stage.peak.*term.bytes);

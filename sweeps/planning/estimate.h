@@ -29,7 +29,8 @@ const char* name_of(Verdict verdict);
 
 struct RunEstimate {
   tuner::planner::MemoryPrediction memory;
-  int stage = 0;  ///< pipeline stage that the memory is of
+  int stage = 0;     ///< pipeline stage that the memory is of
+  int64_t rank = 0;  ///< the first of that stage
   Interval allocated_bytes;
   Interval reserved_bytes;
   Verdict verdict = Verdict::fits;
@@ -106,6 +107,9 @@ struct Speed {
 /// like it that were measured do not count.
 Speed predicted_speed(const tuner::planner::PlanRun& run, const Calibration& calibration,
                       double tokens_per_s);
+
+/// The first rank of a pipeline stage. Ranks are numbered tensor, context, data, pipeline.
+int64_t first_rank_of(const spec::PlanKnobs& knobs, int stage);
 
 /// A term of a device's memory.
 struct MemoryTerm {

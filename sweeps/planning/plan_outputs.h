@@ -21,6 +21,9 @@ inline constexpr OutputKey kEstimateOfRun[] = {
     {"start_bytes", "integer or null", "bytes", "Before the first step."},
     {"first_step_bytes", "integer or null", "bytes", "Peak of the first step."},
     {"memory_stage", "integer or null", "", "The pipeline stage that this is of, from 0."},
+    {"memory_rank", "integer or null", "",
+     "The first rank of that stage. Its others hold as much where their experts receive as many "
+     "rows. Ranks are numbered tensor, context, data, pipeline."},
     {"memory_moment", "text or null", "", "When the peak is."},
     {"memory_parts_bytes.*", "integer", "bytes",
      "What it is made of; the object is null where there is no estimate."},

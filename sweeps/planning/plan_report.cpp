@@ -84,10 +84,12 @@ void fill_regions(const PlanResult& result, PlanPage& page) {
   }
 }
 
-void fill_memory_and_time(const RunEstimate& estimate, PlanPage& page) {
+void fill_memory_and_time(const RunEstimate& estimate, const spec::PlanKnobs& knobs,
+                          PlanPage& page) {
   for (const planner::StageMemory& stage : estimate.memory.stages) {
     reports::PlanStage& shown = page.stages.emplace_back();
     shown.moment = stage.moment;
+    shown.rank = first_rank_of(knobs, stage.stage);
     const bool is_first = page.memory_terms.empty();
     for (const MemoryTerm& term : memory_terms()) {
       if (is_first) page.memory_terms.emplace_back(term.words);
@@ -184,7 +186,9 @@ PlanPage plan_page(PlanResult& result, const std::string& model, const std::stri
   page.allocatable_bytes = allocatable_bytes(page.capacity_bytes);
   fill_rows(result, page);
   fill_regions(result, page);
-  if (!result.estimates.empty()) fill_memory_and_time(result.estimates.front(), page);
+  if (!result.estimates.empty()) {
+    fill_memory_and_time(result.estimates.front(), result.answer.best.front().knobs, page);
+  }
   page.not_played = result.not_played;
   fill_played(result, page);
   for (const BatchSpeed& batch : result.batches) {

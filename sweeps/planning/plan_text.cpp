@@ -177,9 +177,11 @@ json layout_json(const PlanResult& result, const planner::PlannedConfig& config)
   return layout.empty() ? json(nullptr) : json(layout);
 }
 
-void add_memory(const planner::StageMemory& stage, std::string& text) {
-  text += fmt::format("\nmemory of the first, stage {} (worst), in the {}:\n", stage.stage,
-                      stage.moment);
+void add_memory(const RunEstimate& estimate, std::string& text) {
+  const planner::StageMemory& stage = estimate.memory.stages[static_cast<size_t>(estimate.stage)];
+  text +=
+      fmt::format("\nmemory of the first on rank {}, the first of stage {} (worst), in the {}:\n",
+                  estimate.rank, estimate.stage, stage.moment);
   for (const MemoryTerm& term : memory_terms()) {
     const double bytes = stage.peak.*term.bytes;
     if (bytes > 0) {
@@ -337,9 +339,11 @@ void add_path(const planner::PlanQuestion& question, const std::vector<PathStep>
 void add_against(const PlanResult& result, std::string& text) {
   const Against& theirs = *result.against;
   text += fmt::format(
-      "\nyours: {}; {}\n  {:.0f} TFLOP/s a GPU ({:.0f} to {:.0f}), {} allocated, {}{}\n",
+      "\nyours: {}; {}\n  {:.0f} TFLOP/s a GPU ({:.0f} to {:.0f}), {} allocated on rank {} (stage "
+      "{}), {}{}\n",
       layout_text(theirs.run.knobs), choices_text(theirs.run), theirs.estimate.tflops.value,
-      theirs.estimate.tflops.low, theirs.estimate.tflops.high,
+      theirs.estimate.tflops.low, theirs.estimate.tflops.high, theirs.estimate.rank,
+      theirs.estimate.stage,
       base::format_bytes(std::llround(theirs.estimate.allocated_bytes.value)),
       name_of(theirs.estimate.verdict), load_words(theirs.run, theirs.estimate));
   if (theirs.missing_bytes > 0) {
@@ -516,7 +520,7 @@ std::string to_text(const PlanResult& result, std::optional<size_t> width) {
                                   : "");
   text += fmt::format("the first: {}\n", margin_text(r.estimates.front()));
   if (const std::string gaps = engine_gaps_text(r); !gaps.empty()) text += gaps + '\n';
-  add_memory(r.estimates.front().memory.worst(), text);
+  add_memory(r.estimates.front(), text);
   text += "\nwhere the step of the first goes:\n";
   const planner::StepTime& step = r.estimates.front().step;
   for (size_t i = 0; i < step.parts.size(); ++i) {

@@ -141,6 +141,16 @@ BOOST_AUTO_TEST_CASE(other_batches_are_a_table) {
   BOOST_TEST(!has(render_plan(page), "<section id=\"batches\""));
 }
 
+BOOST_AUTO_TEST_CASE(the_fullest_rank_is_named) {
+  PlanPage page = sample_plan();
+  BOOST_TEST(has(render_plan(page),
+                 "The fullest rank is <strong>0</strong>, the first of stage 0: 60.0 GiB."));
+  page.stages[1].bytes = {70 * kGiB, kGiB};
+  const std::string html = render_plan(page);
+  BOOST_TEST(has(html, "The fullest rank is <strong>8</strong>, the first of stage 1: 71.0 GiB."));
+  BOOST_TEST(has(html, "<tr><td>1</td><td class=\"num\" data-value=\"8\">8</td>"));
+}
+
 // What a change, a step and another batch come to has an interval and a grade.
 BOOST_AUTO_TEST_CASE(each_predicted_speed_has_its_interval) {
   const std::string html = render_plan(sample_plan());

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "engine/plan/layout.h"
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/named_files.h"
 #include "sweeps/planning/plan_answer.h"
@@ -77,6 +78,37 @@ BOOST_AUTO_TEST_CASE(columns_of_plans_are_left_out_where_they_do_not_fit) {
   BOOST_TEST(table_in(narrow).find(layout_text(first.knobs)) != std::string::npos, narrow);
   const std::string choices = choices_text(run_with(planned.result.question, first));
   BOOST_TEST(narrow.find("choices of the first: " + choices + "\n") != std::string::npos, narrow);
+}
+
+// All ranks of a stage hold alike: the first stands for them, in the order of the engine's ranks.
+BOOST_AUTO_TEST_CASE(the_rank_of_the_worst_stage_is_named) {
+  spec::PlanKnobs knobs;
+  knobs.tp = 2;
+  knobs.cp = 3;
+  knobs.dp = 4;
+  knobs.pp = 5;
+  plan::Layout layout;
+  layout.tp = 2;
+  layout.cp = 3;
+  layout.dp = 4;
+  layout.pp = 5;
+  for (int stage = 0; stage < 5; ++stage) {
+    const auto rank = static_cast<int>(first_rank_of(knobs, stage));
+    BOOST_TEST(layout.pp_rank(rank) == stage);
+    if (stage > 0) BOOST_TEST(layout.pp_rank(rank - 1) == stage - 1);
+  }
+
+  Planned planned;
+  RunEstimate& first = planned.result.estimates.front();
+  BOOST_TEST(first.rank == first.stage * 4);  // two stages of eight devices
+  first = estimate_run(run_with(planned.result.question, planned.result.answer.best.front()),
+                       default_calibration(), {.stage = 1});
+  BOOST_TEST(first.rank == 4);
+  BOOST_TEST(to_json(first)["memory_rank"] == 4);
+  const std::string text = to_text(planned.result, std::nullopt);
+  BOOST_TEST(
+      text.find("memory of the first on rank 4, the first of stage 1 (worst)") != std::string::npos,
+      text);
 }
 
 // Where a plan asks for what only plans know, its text, its JSON and its page name the rule.

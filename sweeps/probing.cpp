@@ -55,9 +55,13 @@ void apply(const TrialSpec& base, Probe& probe) {
   const bool is_device = spec::is_on_device(base);
   const bool keeps_peaks = is_device && base.hardware.peak_flops_per_s > 0;
   hardware = tuner::with_rates(base.hardware, probe.rates, keeps_peaks);
+  const auto tell_measured = [&](const char* key) {
+    hardware.sources[key] = "moetune probe on the machine at hand";
+  };
   const auto take = [&](const char* key, auto& figure, const auto& measured) {
     if (measured) {
       figure = *measured;
+      tell_measured(key);
     } else {
       probe.kept.emplace_back(key);
     }
@@ -70,15 +74,17 @@ void apply(const TrialSpec& base, Probe& probe) {
   take("launch_ns", hardware.launch_ns, probe.host.launch_ns);
   take("sync_ns", hardware.sync_ns, probe.host.sync_ns);
   take("kernel_floor_ns", hardware.kernel_floor_ns, probe.host.kernel_floor_ns);
-  if (keeps_peaks)
-    probe.kept.insert(probe.kept.begin(), {"peak_flops_per_s", "memory_bytes_per_s"});
+  for (const char* key : {"efficiency", "half_rows"}) tell_measured(key);
+  for (const char* key : {"memory_bytes_per_s", "peak_flops_per_s"}) {
+    if (keeps_peaks) {
+      probe.kept.insert(probe.kept.begin(), key);
+    } else {
+      tell_measured(key);
+    }
+  }
   for (const char* key : {"memory_bytes", "graph_launch_ns", "comm_sm_ratio", "workspace_bytes"}) {
     probe.kept.emplace_back(key);
   }
-  const std::string said =
-      fmt::format("moetune probe: efficiency and half_rows{} measured on the machine at hand. ",
-                  keeps_peaks ? "" : ", and the peaks that they are shares of,");
-  if (!hardware.source.starts_with(said)) hardware.source = said + hardware.source;
 }
 
 }  // namespace

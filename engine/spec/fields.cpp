@@ -117,6 +117,8 @@ json value_schema(const FieldPage& page) {
       return {
           {"type", "object"},
           {"additionalProperties", {{"type", "array"}, {"minItems", 1}, {"uniqueItems", true}}}};
+    case FieldKind::texts_by_key:
+      return {{"type", "object"}, {"additionalProperties", {{"type", "string"}}}};
   }
   return json::object();
 }
@@ -153,6 +155,8 @@ std::string type_text(const FieldPage& page) {
       return "object: knob to list of values";
     case FieldKind::settings:
       return "object: setting to list of values";
+    case FieldKind::texts_by_key:
+      return "object: key to text";
   }
   return "";
 }
@@ -227,7 +231,8 @@ json schema_of(const std::vector<FieldPage>& pages) {
     if (page.info.presence == Presence::required) {
       required.push_back(key);
     } else if (!page.default_value.is_null() && page.kind != FieldKind::knobs &&
-               page.kind != FieldKind::space && page.kind != FieldKind::settings) {
+               page.kind != FieldKind::space && page.kind != FieldKind::settings &&
+               page.kind != FieldKind::texts_by_key) {
       value["default"] = page.default_value;
     }
     properties[key] = std::move(value);

@@ -29,7 +29,8 @@ enum class FieldKind : uint8_t {
   hardware,
   knobs,    ///< knob name -> value
   space,    ///< knob name -> list of values
-  settings  ///< names that another program knows -> list of values
+  settings,     ///< names that another program knows -> list of values
+  texts_by_key  ///< a key of the same file -> a text
 };
 
 /// One row: how T's value under a key is read and written.

@@ -115,6 +115,18 @@ constexpr FieldInfo link_info(std::string_view key, std::string_view help) {
       .key = key, .quantity = Quantity::text, .help = help, .presence = Presence::written_if_set};
 }
 
+void read_sources(JsonReader& reader, const FieldInfo& info, HardwareSpec& hardware) {
+  JsonReader sources = reader.object(info.key);
+  Problems problems;
+  for (const std::string_view key : figure_keys()) {
+    sources.ignore(key);
+    if (!sources.has(key)) continue;
+    problems.attempt([&] { hardware.sources[std::string(key)] = sources.text(key); });
+  }
+  problems.attempt([&] { sources.refuse_unknown_keys(); });
+  problems.throw_if_any();
+}
+
 std::span<const Field<HardwareSpec>> hardware_fields() {
   static constexpr Field<HardwareSpec> kRows[] = {
       field<&HardwareSpec::name>({.key = "name",
@@ -215,6 +227,17 @@ std::span<const Field<HardwareSpec>> hardware_fields() {
                                     .quantity = Quantity::text,
                                     .help = "Where the figures are from, and what is assumed.",
                                     .presence = Presence::written_if_set}),
+      Field<HardwareSpec>{
+          {.key = "sources",
+           .quantity = Quantity::text,
+           .help = "The same of single figures, by their key: a page, a measurement, or that they "
+                   "are assumed.",
+           .presence = Presence::written_if_set},
+          FieldKind::texts_by_key,
+          read_sources,
+          [](const HardwareSpec& hardware) { return json(hardware.sources); },
+          nullptr,
+          nullptr},
   };
   return kRows;
 }
@@ -386,6 +409,15 @@ HardwareSpec with_devices(const HardwareSpec& hardware, int64_t num_devices) {
 }
 
 json to_json(const HardwareSpec& hardware) { return write_fields(hardware_fields(), hardware); }
+
+std::vector<std::string_view> figure_keys() {
+  std::vector<std::string_view> keys;
+  for (const Field<HardwareSpec>& row : hardware_fields()) {
+    const bool is_number = row.kind == FieldKind::integer || row.kind == FieldKind::number;
+    if (is_number || row.kind == FieldKind::object) keys.push_back(row.info.key);
+  }
+  return keys;
+}
 
 std::vector<FieldPage> hardware_pages() { return pages_of(hardware_fields(), HardwareSpec{}); }
 

@@ -5,8 +5,10 @@
 #include <array>
 #include <compare>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/spec/names.h"
@@ -95,6 +97,8 @@ struct HardwareSpec {
   double host_slowness = 1;
   double power_watts = 0;  ///< of one device at most; for people, nothing is computed from it
   std::string source;      ///< where the figures are from; for people
+  /// The same of single figures, by their key.
+  std::map<std::string, std::string> sources;
 
   [[nodiscard]] int64_t num_devices() const { return num_nodes * devices_per_node; }
   [[nodiscard]] int64_t node_of(int64_t rank) const { return rank / devices_per_node; }
@@ -115,6 +119,8 @@ int64_t domain_devices(const HardwareSpec& hardware);
 /// of one size, so that all groups of ranks can lie alike: full ones, else the fullest, of at least
 /// half. Throws base::UsageError with the reason and the nearest counts that fill nodes.
 HardwareSpec with_devices(const HardwareSpec& hardware, int64_t num_devices);
+/// The keys of a hardware file that are figures, each of which may have a source.
+std::vector<std::string_view> figure_keys();
 /// The rows of a hardware file's table.
 std::vector<FieldPage> hardware_pages();
 /// Throws base::UsageError for figures that no machine has by orders of magnitude, with what was

@@ -344,7 +344,7 @@ std::string spec_hash(const TrialSpec& spec) {
   for (const char* key : {"data_path", "reference_loss", "reference_tolerance", "stands_for"}) {
     document.erase(key);
   }
-  for (const char* key : {"power_watts", "source"}) document["hardware"].erase(key);
+  for (const char* key : {"power_watts", "source", "sources"}) document["hardware"].erase(key);
   // Ranks as threads are what every trial had before there were others.
   if (spec.communicator == CommunicatorKind::threads) document.erase("communicator");
   if (!spec.counts_hardware) document.erase("counts_hardware");

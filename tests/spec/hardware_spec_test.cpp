@@ -1,6 +1,7 @@
 // Reading clusters, and the price of communication on them by hand.
 #include "engine/spec/hardware_spec.h"
 
+#include <algorithm>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
@@ -79,7 +80,7 @@ BOOST_AUTO_TEST_CASE(products_may_reach_half_of_their_rate_at_some_rows) {
 
 BOOST_AUTO_TEST_CASE(what_only_plans_read_may_be_left_out) {
   for (const char* key : {"fp8_flops_per_s", "fp4_flops_per_s", "host_link_bytes_per_s", "vendor",
-                          "host_slowness", "power_watts", "source"}) {
+                          "host_slowness", "power_watts", "source", "sources"}) {
     BOOST_TEST(!to_json(hardware()).contains(key), key);
   }
   BOOST_TEST(hardware().host_slowness == 1.0);
@@ -113,6 +114,24 @@ BOOST_AUTO_TEST_CASE(what_only_plans_read_may_be_left_out) {
   BOOST_TEST(!contains(escape, "\x1B"));
   BOOST_TEST(contains(error_with("/power_kw", 1.2), "write \"power_watts\": \"1.2kW\""));
   BOOST_TEST(contains(error_with("/fp8_tflops", 1979), "write \"fp8_flops_per_s\": \"1979TF\""));
+}
+
+BOOST_AUTO_TEST_CASE(each_figure_may_have_a_source) {
+  json document = cluster();
+  document["sources"] = {{"memory_bytes", "seen on a card"}, {"intra_node", "assumed"}};
+  const HardwareSpec h = hardware_from_json(document, "h.json");
+  BOOST_TEST(h.sources.size() == 2U);
+  BOOST_TEST(h.sources.at("memory_bytes") == "seen on a card");
+  BOOST_TEST(to_json(h)["sources"] == document["sources"]);
+  BOOST_TEST(to_json(hardware_from_json(to_json(h), "x")) == to_json(h));
+  BOOST_TEST(contains(error_with("/sources", "a data sheet"), "'sources' is \"a data sheet\""));
+  BOOST_TEST(contains(error_with("/sources/memory_bytes", 3), "'sources.memory_bytes' is 3"));
+  BOOST_TEST(contains(error_with("/sources/lauch_ns", "x"), "did you mean 'launch_ns'"));
+  // What is no figure has none.
+  for (const char* key : {"name", "vendor", "source", "sources"}) {
+    BOOST_TEST(contains(error_with(std::string("/sources/") + key, "x"), key), key);
+    BOOST_TEST(std::ranges::count(figure_keys(), std::string_view(key)) == 0, key);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(bad_clusters_are_refused) {
@@ -279,9 +298,16 @@ BOOST_AUTO_TEST_CASE(shipped_clusters_are_plausible) {
 // want.
 BOOST_DATA_TEST_CASE(shipped_machines_are_one_node_that_says_where_its_figures_are_from,
                      boost::unit_test::data::make(kPlannedMachines)) {
-  const HardwareSpec h = shipped(std::string(sample) + ".json");
+  HardwareSpec h = shipped(std::string(sample) + ".json");
   BOOST_TEST(h.num_nodes == 1);
-  BOOST_TEST(h.source != "");
+  // Of all figures that its file has, but how many nodes are described.
+  const std::string file = samples::read_file("sweeps/hardware/" + std::string(sample) + ".json");
+  const json document = parse_json(file, sample);
+  for (const std::string_view key : figure_keys()) {
+    if (key == "num_nodes" || !document.contains(key)) continue;
+    BOOST_TEST(h.sources.contains(std::string(key)), key);
+    BOOST_TEST(!h.sources[std::string(key)].empty(), key);
+  }
   BOOST_TEST(h.power_watts > 0);
   BOOST_TEST(h.inter_node.bytes_per_s > 0);
   BOOST_TEST(h.intra_node.bytes_per_s > h.inter_node.bytes_per_s);
@@ -291,7 +317,7 @@ BOOST_DATA_TEST_CASE(shipped_machines_are_one_node_that_says_where_its_figures_a
   }
   const bool has_grace = h.devices_per_node == 64;
   BOOST_TEST(h.host_slowness == (has_grace ? 0.5 : 1));
-  BOOST_TEST(contains(h.source, "72 GPUs, of which runs use 64") == has_grace);
+  BOOST_TEST(contains(h.sources["devices_per_node"], "72 GPUs, of which runs use 64") == has_grace);
   BOOST_TEST(h.host_link_bytes_per_s >= 3.2e10);
   BOOST_TEST(is_of_amd(h) == (std::string_view(sample) == "mi300x"));
   BOOST_TEST(with_devices(h, 1024).num_devices() == 1024);

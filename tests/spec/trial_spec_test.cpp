@@ -211,6 +211,7 @@ BOOST_AUTO_TEST_CASE(hash_ignores_where_the_data_lies_the_reference_and_what_peo
   spec.reference_loss = {1.0};
   spec.reference_tolerance = 0.5;
   spec.hardware.source = "a data sheet";
+  spec.hardware.sources["memory_bytes"] = "seen on a card";
   spec.hardware.power_watts = 700;
   BOOST_TEST(spec_hash(spec) == spec_hash(trial()));
 }

@@ -52,6 +52,13 @@ BOOST_FIXTURE_TEST_CASE(a_cpu_is_probed, RealEngine) {
   const json written = json::parse(tests::read_text(file));
   BOOST_TEST(written == document["hardware"]);
   BOOST_TEST(written["peak_flops_per_s"].get<double>() > 1e8);
+  // What was measured has that for its source, and nothing else has.
+  for (const char* key : {"efficiency", "half_rows", "peak_flops_per_s", "memory_bytes_per_s"}) {
+    BOOST_TEST(written["sources"][key] == "moetune probe on the machine at hand", key);
+  }
+  for (const json& key : document["kept"]) {
+    BOOST_TEST(!written["sources"].contains(key.get<std::string>()), key.dump());
+  }
   BOOST_TEST(document["links"].empty());
 
   // Rates of a CPU say nothing of the devices that plans are for.

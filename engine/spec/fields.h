@@ -27,8 +27,8 @@ enum class FieldKind : uint8_t {
   object,   ///< with rows of its own
   model,    ///< a model: an object, a path or a name
   hardware,
-  knobs,    ///< knob name -> value
-  space,    ///< knob name -> list of values
+  knobs,        ///< knob name -> value
+  space,        ///< knob name -> list of values
   settings,     ///< names that another program knows -> list of values
   texts_by_key  ///< a key of the same file -> a text
 };

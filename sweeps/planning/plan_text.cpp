@@ -125,10 +125,10 @@ std::string_view order_text(const Against& theirs) {
 
 namespace {
 
-constexpr const char* kTokens = "tokens_per_s_per_gpu";
+constexpr const char* kTokensPerGpu = "tokens_per_s_per_gpu";
 
 void put_speed(const Speed& speed, json& entry) {
-  put(entry, kTokens, speed.tokens_per_s);
+  put(entry, kTokensPerGpu, speed.tokens_per_s);
   entry["grade"] = speed.grade;
 }
 
@@ -143,7 +143,7 @@ json change_json(const KnobGain& change) {
   if (change.speed) {
     put_speed(*change.speed, entry);
   } else {
-    for (const char* end : {"", "_low", "_high"}) entry[std::string(kTokens) + end] = nullptr;
+    for (const char* end : {"", "_low", "_high"}) entry[std::string(kTokensPerGpu) + end] = nullptr;
     entry["grade"] = nullptr;
   }
   entry["more_bytes"] = change.bytes ? json(std::llround(*change.bytes)) : json(nullptr);

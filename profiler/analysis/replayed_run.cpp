@@ -138,8 +138,7 @@ int64_t ReplayedRun::add_rank(uint32_t trace) {
     host_ns = std::max(host_ns, record.launch_end_ns);
     if (record.producer_id != kNoRecord) {
       const std::optional<uint32_t> producer = by_id.find(record.producer_id);
-      if (producer && *producer <= row) links.producer = first + *producer;
-      waits_for_later_ = waits_for_later_ || links.producer == place;
+      if (producer && *producer < row) links.producer = first + *producer;
     }
     if (!step.further_waits.empty()) {
       add_further(place, first, [&](int64_t id) { return by_id.find(id); });

@@ -154,11 +154,17 @@ class ReplayedRun::Ordering {
         end(place);
       } else {
         links.sender = kNone;
-        release(device_of(place));
+        let_go(is_launched_[place] ? device_of(place) : launch_of(place));
       }
       return true;
     }
     return false;
+  }
+
+  /// Whatever it waits for: each call takes one more part, so the search ends for any records.
+  void let_go(uint32_t part) {
+    num_open_[part] = 1;
+    release(part);
   }
 
   /// Of launches that are thought to follow the end of a communication: that waits for something

@@ -279,6 +279,8 @@ struct PlanKnobs {
   [[nodiscard]] int64_t expert_copies() const {
     return std::max<int64_t>(stage_ranks() / (int64_t{ep} * etp), 1);
   }
+  /// Sizes by which a rank's slice of a layer is cut: tensors, sequences, experts, their tensors.
+  [[nodiscard]] std::array<int32_t, 4> slice_sizes() const { return {tp, cp, ep, etp}; }
   /// Of tokens of whole sequences those that one of the ranks has that share them.
   [[nodiscard]] double own_tokens(double tokens) const { return tokens / cp; }
   /// Whether ranks that share sequences exchange heads for tokens before attention and back.
@@ -290,6 +292,10 @@ struct PlanKnobs {
 inline bool has_narrow_state(const PlanKnobs& knobs) {
   return knobs.exp_avg != StateType::fp32 || knobs.exp_avg_sq != StateType::fp32 ||
          knobs.main_params != StateType::fp32;
+}
+
+inline void set_one_rank(PlanKnobs& knobs) {
+  knobs.tp = knobs.cp = knobs.dp = knobs.pp = knobs.vpp = knobs.ep = knobs.etp = 1;
 }
 
 /// Gives all devices that the other sizes leave to dp. False if they do not divide `devices`: then

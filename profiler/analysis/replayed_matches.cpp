@@ -79,8 +79,7 @@ void ReplayedRun::match_messages() {
   }
   for (const auto& [number, ends] : numbered) match_numbered(ends);
   const auto has_sender = [&](uint32_t place) { return links_[place].sender != kNone; };
-  waits_for_later_ =
-      !meetings_.empty() || std::ranges::any_of(communication_, has_sender);
+  waits_for_later_ = !meetings_.empty() || std::ranges::any_of(communication_, has_sender);
 }
 
 std::vector<uint32_t> ReplayedRun::awaited_elsewhere() const {

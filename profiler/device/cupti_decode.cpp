@@ -208,8 +208,7 @@ class Decoder {
     // To memory that is not pinned a copy blocks, even if it is called asynchronous.
     const bool is_async = (copy.flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0 &&
                           copy.dstKind != CUPTI_ACTIVITY_MEMORY_KIND_PAGEABLE;
-    work.is_blocking =
-        !is_async && copy.graphNodeId == 0 && work.path != CopyPath::on_device;
+    work.is_blocking = !is_async && copy.graphNodeId == 0 && work.path != CopyPath::on_device;
     work.runtime_correlation = copy.runtimeCorrelationId;
     work.graph_node = copy.graphNodeId;
     work.bytes = static_cast<int64_t>(copy.bytes);

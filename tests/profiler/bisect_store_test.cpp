@@ -416,7 +416,7 @@ BOOST_AUTO_TEST_CASE(shards_keep_their_own_version) {
     writer.commit();
   }
   BOOST_TEST(
-      Database(folder.file("shard.db"), OpenMode::read_only).query_int("PRAGMA user_version") == 2);
+      Database(folder.file("shard.db"), OpenMode::read_only).query_int("PRAGMA user_version") == 3);
   BOOST_TEST(read_shard(folder.file("shard.db")).text("log") == "hello");
 }
 

@@ -88,7 +88,7 @@ void SearchChoices::add_fixed(const T& value, std::vector<T>& values) const {
 /// A configuration of two replicas, so that there is something to share out.
 PlanKnobs SearchChoices::two_replicas() const {
   PlanKnobs knobs = q_.base;
-  knobs.tp = knobs.cp = knobs.pp = knobs.vpp = knobs.ep = knobs.etp = 1;
+  set_one_rank(knobs);
   knobs.dp = 2;
   return knobs;
 }
@@ -257,9 +257,10 @@ PlanKnobs SearchChoices::with(const PlanKnobs& of_memory, const TimeChoice& time
 
 // The layout itself is legal, so that only rules count that look at choices.
 const std::vector<TimeChoices>& SearchChoices::legal(const PlanKnobs& layout) {
+  const auto [tp, sequences, ep, etp] = layout.slice_sizes();
   const std::array<bool, 8> kind = {
-      layout.tp > 1,  layout.cp > 1, layout.dp > 1,  layout.pp > 1,
-      layout.vpp > 1, layout.ep > 1, layout.etp > 1, layout.expert_copies() > 1};
+      tp > 1,        sequences > 1, ep > 1,         etp > 1,
+      layout.dp > 1, layout.pp > 1, layout.vpp > 1, layout.expert_copies() > 1};
   const auto [place, is_new] = legal_choices_.try_emplace(kind);
   if (!is_new) return place->second;
   PlanRun run = run_with(q_, {layout});

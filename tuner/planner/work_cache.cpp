@@ -9,8 +9,7 @@ using spec::PlanKnobs;
 WorkCache::Sizes WorkCache::sizes_key(const PlanRun& run) {
   const PlanKnobs& k = run.knobs;
   const bool is_gathered = k.cp_comm_type == spec::PlanCp::all_gather;
-  const bool is_wide = has_wide_elements(k);
-  return {k.tp, k.cp, k.ep, k.etp, k.micro_batch_size, is_gathered ? 1 : 0, is_wide ? 1 : 0};
+  return {k.slice_sizes(), k.micro_batch_size, is_gathered, has_wide_elements(k)};
 }
 
 const LayerWork& WorkCache::layer(const PlanRun& run, LayerKind kind, int64_t window) {

@@ -31,7 +31,7 @@ class WorkCache {
 
  private:
   /// Sizes that determine a layer's work. Load and capacity are the same for all runs.
-  using Sizes = std::array<int32_t, 7>;
+  using Sizes = std::tuple<std::array<int32_t, 4>, int32_t, bool, bool>;
   static Sizes sizes_key(const PlanRun& run);
 
   std::map<std::tuple<Sizes, spec::LayerKind, int64_t>, LayerWork> layers_;

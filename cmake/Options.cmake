@@ -46,7 +46,8 @@ if(MOETUNE_PRECOMPILED_HEADERS)
                                                  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds>)
 endif()
 
-# moetune_precompiled(TARGET KIND): TARGET takes the headers of a kind: fmt, json (with fmt) or test (with json).
+# moetune_precompiled(TARGET KIND): TARGET takes the headers of a kind: fmt, json (with fmt), light (json, for targets that
+# are lightly optimised) or test (with json).
 function(moetune_precompiled target kind)
   if(NOT MOETUNE_PRECOMPILED_HEADERS)
     return()
@@ -71,6 +72,8 @@ function(moetune_precompiled target kind)
     if(kind STREQUAL test)
       target_compile_definitions(${owner} PRIVATE BOOST_TEST_DYN_LINK)
       target_compile_options(${owner} PRIVATE -O0)  # as tests are
+    elseif(kind STREQUAL light)
+      moetune_lightly_optimised(${owner})
     endif()
   endif()
   target_precompile_headers(${target} REUSE_FROM ${owner})
@@ -103,9 +106,7 @@ function(moetune_library name)
   endif()
 endfunction()
 
-# moetune_lightly_optimised(TARGET): in sanitizer builds, of what takes longer to compile than to run.
+# moetune_lightly_optimised(TARGET): of what takes longer to compile than to run.
 function(moetune_lightly_optimised target)
-  if(MOETUNE_SANITIZE)
-    target_compile_options(${target} PRIVATE -O1)
-  endif()
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
 endfunction()

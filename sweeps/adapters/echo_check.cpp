@@ -313,7 +313,7 @@ std::vector<SizeDifference> size_differences(const UserRun& run, const RunFacts&
                                          stated ? "" : " (not said)", shown)});
     }
   }
-  const std::string total(total_steps_setting(*run.dialect));
+  const std::string total = total_steps_setting(*run.dialect);
   const auto stated = std::ranges::find(run.config.stated, total, &dialects::StatedSetting::key);
   if (total.empty() || stated == run.config.stated.end() || run.is_axis(total)) return differences;
   const std::optional<int64_t> asked = dialects::parse_integer(stated->value);

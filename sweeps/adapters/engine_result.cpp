@@ -336,7 +336,7 @@ std::string early_end(const UserRun& run, const tuner::TrialRequest& request,
   const int64_t interval = facts.step_time ? facts.step_time->interval : 1;
   if (!asks_for_steps(run) || done + interval > asked) return {};
   // It has ended as it was told to, and by which setting the dialect's table tells.
-  const std::string_view key = run.dialect ? total_steps_setting(*run.dialect) : "";
+  const std::string key = run.dialect ? total_steps_setting(*run.dialect) : "";
   const bool is_cut = !key.empty() && facts.total_steps && *facts.total_steps < asked;
   return fmt::format("ended after {} of {} steps{}", done, asked,
                      is_cut ? fmt::format(": {} is {}, raise it", key, *facts.total_steps) : "");

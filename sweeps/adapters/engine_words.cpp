@@ -102,6 +102,14 @@ int64_t first_traced_step(const tuner::TrialRequest& request) {
   return std::max(request.spec.num_warmup_steps, kFewestBefore) + 1;
 }
 
+/// The setting of the global batch as a command takes it.
+std::string global_batch_word(Dialect dialect) {
+  const bool is_titan = dialect == Dialect::torchtitan;
+  const dialects::Row& row =
+      dialects::row_of(is_titan ? "sequences_per_step" : "global_batch_size");
+  return (is_titan ? "--" : "") + dialects::key_of(row, dialect);
+}
+
 }  // namespace
 
 std::vector<std::string> change_texts(const UserRun& run, const dialects::RunConfig& config) {
@@ -135,8 +143,7 @@ std::string unsayable(const UserRun& run, const dialects::RunConfig& config,
     return fmt::format(
         "global_batch_unsaid: the command leaves out its global batch, which changes with this; "
         "add {} to it, or say how many ranks it has with the key 'engine.gpus'",
-        run.dialect == Dialect::torchtitan ? "--training.global_batch_size"
-                                           : "--global-batch-size");
+        global_batch_word(run.dialect.value_or(Dialect::megatron_lm)));
   }
   for (const dialects::SettingChange& change : changes) {
     if (!change.is_variable || !run.config.environment.contains(change.key)) continue;
@@ -171,7 +178,7 @@ int64_t launched_steps(const tuner::TrialRequest& request) {
 }
 
 void check_total_steps(const UserRun& run, bool can_profile) {
-  const std::string_view key = run.dialect ? total_steps_setting(*run.dialect) : "";
+  const std::string key = run.dialect ? total_steps_setting(*run.dialect) : "";
   const auto stated = std::ranges::find(run.config.stated, key, &dialects::StatedSetting::key);
   if (key.empty() || stated == run.config.stated.end() || run.is_axis(std::string(key))) return;
   const std::optional<int64_t> total = dialects::parse_integer(stated->value);

@@ -2,14 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <string_view>
+
+#include "engine/spec/dialects/concepts.h"
 
 namespace moetune::sweeps {
 namespace {
 
-using spec::dialects::Dialect;
-using spec::dialects::UnknownSetting;
+namespace dialects = spec::dialects;
+using dialects::Dialect;
+using dialects::UnknownSetting;
 
 enum class When : uint8_t { always, plain, profiled };
 
@@ -81,18 +85,10 @@ std::string_view trial_steps_setting(Dialect dialect) {
   return {};
 }
 
-std::string_view total_steps_setting(Dialect dialect) {
-  switch (dialect) {
-    case Dialect::megatron_lm:
-      return "--train-iters";
-    case Dialect::megatron_bridge:
-      return "train.train_iters";
-    case Dialect::primus:
-      return "train_iters";
-    case Dialect::torchtitan:
-      break;
-  }
-  return {};
+std::string total_steps_setting(Dialect dialect) {
+  const auto rows = dialects::carried_rows();
+  const auto row = std::ranges::find(rows, "train_iters", &dialects::Row::name);
+  return row == rows.end() ? std::string() : dialects::key_of(*row, dialect);
 }
 
 std::vector<UnknownSetting> trial_settings(Dialect dialect, const TrialLength& length) {

@@ -29,6 +29,6 @@ std::string_view trial_steps_setting(spec::dialects::Dialect dialect);
 
 /// The setting that ends a run of itself after so many steps, which a trial leaves as it is: it
 /// leaves earlier. Empty where a trial sets it.
-std::string_view total_steps_setting(spec::dialects::Dialect dialect);
+std::string total_steps_setting(spec::dialects::Dialect dialect);
 
 }  // namespace moetune::sweeps

@@ -296,7 +296,7 @@ BOOST_FIXTURE_TEST_CASE(a_change_that_does_not_fit_alone_is_behind, Cli) {
   BOOST_TEST((*larger)["gain_ratio"].get<double>() > 0);
   BOOST_TEST(theirs["changes"][0]["verdict"] == "fits");
   const Answer text = run(words);
-  BOOST_TEST(says(text.out, "GiB, does not fit alone\n"), text.out);
+  BOOST_TEST(says(text.out, "does not fit alone"), text.out);
   BOOST_TEST(says(text.out, "Each change alone:\n"), text.out);
   BOOST_TEST(says(text.out, " allocated, fits; fits up to an imbalance of "), text.out);
 }

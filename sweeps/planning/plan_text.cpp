@@ -342,10 +342,10 @@ void add_against(const PlanResult& result, std::string& text) {
       "\nyours: {}; {}\n  {:.0f} TFLOP/s a GPU ({:.0f} to {:.0f}), {} allocated on rank {} (stage "
       "{}), {}{}\n",
       layout_text(theirs.run.knobs), choices_text(theirs.run), theirs.estimate.tflops.value,
-      theirs.estimate.tflops.low, theirs.estimate.tflops.high, theirs.estimate.rank,
-      theirs.estimate.stage,
-      base::format_bytes(std::llround(theirs.estimate.allocated_bytes.value)),
-      name_of(theirs.estimate.verdict), load_words(theirs.run, theirs.estimate));
+      theirs.estimate.tflops.low, theirs.estimate.tflops.high,
+      base::format_bytes(std::llround(theirs.estimate.allocated_bytes.value)), theirs.estimate.rank,
+      theirs.estimate.stage, name_of(theirs.estimate.verdict),
+      load_words(theirs.run, theirs.estimate));
   if (theirs.missing_bytes > 0) {
     text += fmt::format("  {} of a device's memory are missing\n",
                         base::format_bytes(std::llround(theirs.missing_bytes)));

@@ -298,7 +298,9 @@ BOOST_FIXTURE_TEST_CASE(a_change_that_does_not_fit_alone_is_behind, Cli) {
   const Answer text = run(words);
   BOOST_TEST(says(text.out, "does not fit alone"), text.out);
   BOOST_TEST(says(text.out, "Each change alone:\n"), text.out);
-  BOOST_TEST(says(text.out, " allocated, fits; fits up to an imbalance of "), text.out);
+  BOOST_TEST(
+      says(text.out, " GiB allocated on rank 0 (stage 0), fits; fits up to an imbalance of "),
+      text.out);
 }
 
 // A schedule that keeps all micro-batches is a difference like any other: the plan's has fewer.

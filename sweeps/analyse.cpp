@@ -315,8 +315,7 @@ std::vector<profiler::StepVerdict> judge_steps(
 const char* what_to_record(const spec::TrialSpec& spec) {
   return spec::is_on_device(spec) && spec.trace != spec::TraceLevel::all
              ? "all that the device traces (\"trace\": \"all\")"
-             : "more steps (\"num_traced_steps\"), and leave out fewer records: the log says "
-               "whether some were lost";
+             : "a step of which nothing is lost: the log says whether something was";
 }
 
 /// The verdict with its evidence, ceilings and the shares of the step.

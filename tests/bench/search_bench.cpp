@@ -107,7 +107,7 @@ class Cluster {
     if (!point.fits) {
       outcome.status = spec::TrialStatus::oom;
       outcome.reason = "out of memory";
-      outcome.wall = "memory";
+      outcome.wall = base::Wall::memory;
       return outcome;
     }
     const spec::TrialSpec truth = truth_of(knobs);

@@ -280,11 +280,7 @@ std::vector<profiler::DeviceWork> shared_work(const spec::TrialSpec& spec,
   return is_shared ? profiler::work_of_others(traces) : std::vector<profiler::DeviceWork>();
 }
 
-/// The causes of one step, each taken away in turn.
-profiler::StepVerdict judge_causes(const spec::TrialSpec& spec,
-                                   const std::vector<profiler::StepTrace>& traces,
-                                   const std::vector<profiler::DeviceWork>& others,
-                                   const profiler::MemoryFacts& memory) {
+profiler::StepFacts step_facts(const spec::TrialSpec& spec, const profiler::MemoryFacts& memory) {
   const auto reached = [&](double peak, spec::Work work) {
     return peak * spec.hardware.efficiency[static_cast<size_t>(work)];
   };
@@ -292,21 +288,25 @@ profiler::StepVerdict judge_causes(const spec::TrialSpec& spec,
   facts.peak_flops_per_s = reached(spec.hardware.peak_flops_per_s, spec::Work::product);
   facts.memory_bytes_per_s = reached(spec.hardware.memory_bytes_per_s, spec::Work::light);
   facts.memory = memory;
-  return profiler::judge_step(
-      profiler::ReplayedRun(traces, plan::group_instances(plan::layout_of(spec.knobs)), {}, others),
-      facts);
+  return facts;
 }
 
-/// Some of the traced steps, each judged alone; the last one is among them.
+/// Some of the traced steps, each judged alone; the last one is among them, and its critical path is
+/// told, too.
 std::vector<profiler::StepVerdict> judge_steps(
     const spec::TrialSpec& spec, const std::vector<std::vector<profiler::StepTrace>>& steps,
-    const profiler::MemoryFacts& memory) {
+    const profiler::MemoryFacts& memory, const profiler::ClassificationRules& rules,
+    std::vector<MetricRow>& metrics) {
   size_t largest = 0;
   for (const auto& ranks : steps) largest = std::max(largest, num_records(ranks));
+  const profiler::StepFacts facts = step_facts(spec, memory);
+  const profiler::GroupInstances instances = plan::group_instances(plan::layout_of(spec.knobs));
   std::vector<profiler::StepVerdict> verdicts;
   for (const size_t before_last : profiler::steps_to_replay(steps.size(), largest)) {
     const std::vector<profiler::StepTrace>& ranks = steps[steps.size() - 1 - before_last];
-    verdicts.push_back(judge_causes(spec, ranks, shared_work(spec, ranks), memory));
+    const profiler::ReplayedRun run(ranks, instances, {}, shared_work(spec, ranks));
+    verdicts.push_back(profiler::judge_step(run, facts));
+    if (before_last == 0) add_critical_path(profiler::critical_path(run, rules), metrics);
   }
   return verdicts;
 }
@@ -321,15 +321,10 @@ const char* what_to_record(const spec::TrialSpec& spec) {
 /// The verdict with its evidence, ceilings and the shares of the step.
 json wall_json(const profiler::TrialWall& verdict,
                const std::optional<profiler::StepAccount>& account) {
-  json evidence = json::array();
-  for (const profiler::Evidence& fact : verdict.evidence) {
-    evidence.push_back(
-        {{"name", fact.name}, {"value", fact.value}, {"unit", fact.unit}, {"text", fact.text}});
-  }
   json document = {{"label", base::name_of(verdict.wall)},
                    {"sub_cause", verdict.sub_cause},
                    {"summary", verdict.summary},
-                   {"evidence", evidence}};
+                   {"evidence", evidence_json(verdict.evidence)}};
   if (verdict.steps) {
     const profiler::StepVerdict& step = verdict.steps->verdict;
     document["rank"] = step.rank ? json(*step.rank) : json();
@@ -384,6 +379,15 @@ void add_step_budgets(const std::vector<StepBudget>& budgets, std::vector<Metric
   }
 }
 
+json evidence_json(const std::vector<profiler::Evidence>& evidence) {
+  json facts = json::array();
+  for (const profiler::Evidence& fact : evidence) {
+    facts.push_back(
+        {{"name", fact.name}, {"value", fact.value}, {"unit", fact.unit}, {"text", fact.text}});
+  }
+  return facts;
+}
+
 void add_wall_ratios(const std::array<double, base::kNumWalls>& ceilings,
                      std::vector<MetricRow>& metrics) {
   for (size_t i = 0; i < ceilings.size(); ++i) {
@@ -421,7 +425,7 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
   if (is_traced) {
     const profiler::ClassificationRules rules = rules_for(spec);
     const std::vector<std::vector<profiler::StepTrace>> steps = by_step(shard.traces);
-    verdicts = judge_steps(spec, steps, memory);
+    verdicts = judge_steps(spec, steps, memory, rules, result.metrics);
     const std::vector<profiler::StepTrace>& traces = steps.back();
     const std::vector<profiler::DeviceWork> others = shared_work(spec, traces);
     const profiler::DeviceWork none;
@@ -434,9 +438,6 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
     add_overlaps(profiler::group_overlaps(traces, budgets,
                                           plan::group_instances(plan::layout_of(spec.knobs))),
                  static_cast<int64_t>(traces.size()), metrics);
-    const profiler::ReplayedRun last(traces, plan::group_instances(plan::layout_of(spec.knobs)), {},
-                                     others);
-    add_critical_path(profiler::critical_path(last, rules), result.metrics);
     account = profiler::account_of(budgets);
     metrics.add(kWholeRun, "dominant_ratio", account->dominant_ratio);
   }

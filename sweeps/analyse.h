@@ -3,12 +3,14 @@
 #pragma once
 
 #include <array>
+#include <nlohmann/json_fwd.hpp>
 #include <vector>
 
 #include "engine/spec/trial_spec.h"
 #include "kernels/base/step_parts.h"
 #include "profiler/analysis/budget.h"
 #include "profiler/analysis/critical_path.h"
+#include "profiler/analysis/wall.h"
 #include "profiler/store/store.h"
 
 namespace moetune::sweeps {
@@ -29,6 +31,8 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
 /// ranks, of groups too.
 void add_step_budgets(const std::vector<profiler::StepBudget>& budgets,
                       std::vector<store::MetricRow>& metrics);
+/// What a verdict rests on, as stored and told by --format json.
+nlohmann::json evidence_json(const std::vector<profiler::Evidence>& evidence);
 /// The ceiling of each wall as metrics of the whole run.
 void add_wall_ratios(const std::array<double, base::kNumWalls>& ceilings,
                      std::vector<store::MetricRow>& metrics);

@@ -19,6 +19,7 @@
 #include "profiler/analysis/trace_figures.h"
 #include "profiler/import/trace_files.h"
 #include "reports/or_null.h"
+#include "sweeps/analyse.h"
 #include "sweeps/device_peaks.h"
 #include "sweeps/table.h"
 
@@ -107,11 +108,6 @@ json run_json(const Diagnosis& diagnosis) {
 }
 
 json wall_json(const profiler::ImportedWall& wall) {
-  json evidence = json::array();
-  for (const profiler::Evidence& one : wall.evidence) {
-    evidence.push_back(
-        {{"name", one.name}, {"value", one.value}, {"unit", one.unit}, {"text", one.text}});
-  }
   const bool is_replayed = wall.num_steps > 0;
   return {{"label", base::name_of(wall.label)},
           {"sub_cause", text_or_null(wall.sub_cause)},
@@ -123,7 +119,7 @@ json wall_json(const profiler::ImportedWall& wall) {
           {"ceilings", profiler::by_name(wall.ceilings)},
           {"unknown_ratio", wall.unknown_ratio},
           {"summary", wall.summary},
-          {"evidence", evidence}};
+          {"evidence", evidence_json(wall.evidence)}};
 }
 
 /// Sentences on what a trace lacks.

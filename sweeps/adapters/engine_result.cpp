@@ -291,13 +291,9 @@ void add_ceilings(const profiler::ImportedWall& wall, store::TrialResult& result
 
 void add_wall(const Diagnosis& diagnosis, store::TrialResult& result) {
   const profiler::ImportedWall& wall = diagnosis.wall;
-  json evidence = json::array();
+  std::vector<profiler::Evidence> evidence = wall.evidence;
   const std::vector<std::string> lines = evidence_texts(wall);
-  for (size_t i = 0; i < lines.size(); ++i) {
-    const profiler::Evidence& fact = wall.evidence[i];
-    evidence.push_back(
-        {{"name", fact.name}, {"value", fact.value}, {"unit", fact.unit}, {"text", lines[i]}});
-  }
+  for (size_t i = 0; i < lines.size(); ++i) evidence[i].text = lines[i];
   result.wall = base::name_of(wall.label);
   add_ceilings(wall, result);
   const bool is_replayed = wall.num_steps > 0;
@@ -313,7 +309,7 @@ void add_wall(const Diagnosis& diagnosis, store::TrialResult& result) {
                                {"label_ceilings", profiler::by_name(wall.ceilings)},
                                {"ceilings", profiler::by_name(wall.sub_ceilings)},
                                {"summary", wall.summary},
-                               {"evidence", evidence}}
+                               {"evidence", evidence_json(evidence)}}
                               .dump(-1, ' ', false, json::error_handler_t::replace)});
 }
 

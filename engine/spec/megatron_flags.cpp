@@ -6,8 +6,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
+#include "engine/spec/dialects/concepts.h"
 #include "kernels/base/shell_quotes.h"
 
 namespace moetune::spec {
@@ -15,6 +17,11 @@ namespace {
 
 constexpr size_t kMaxColumns = 100;
 constexpr size_t kMaxCommentColumns = 120;
+
+/// Megatron-LM's flag of a row of the dialects' tables.
+std::string flag_of(std::string_view name) {
+  return dialects::key_of(dialects::row_of(name), dialects::Dialect::megatron_lm);
+}
 
 /// What the flags are made from and where they go.
 struct Writing {
@@ -24,12 +31,16 @@ struct Writing {
   std::string group;  ///< of the knob that is written
   MegatronFlags result;
 
+  /// By the name of its row in the dialects' tables.
   void flag(std::string_view name, std::vector<std::string> values = {}) {
-    result.flags.push_back({group, std::string(name), std::move(values)});
+    result.flags.push_back({group, flag_of(name), std::move(values)});
   }
   void flag(std::string_view name, int64_t value) { flag(name, {std::to_string(value)}); }
-  /// As the row says it.
-  void flag(const KnobRow& row) { flag(row.megatron_flag, {get_knob(knobs, row)}); }
+  /// By the name in the knob's own row.
+  void flag(const KnobRow& row, std::vector<std::string> values) {
+    result.flags.push_back({group, std::string(row.megatron_flag), std::move(values)});
+  }
+  void flag(const KnobRow& row) { flag(row, {get_knob(knobs, row)}); }
   void note(const KnobRow& row, std::string_view why = {}) {
     result.notes.push_back(fmt::format("no flag in Megatron: {}={}{}{}", row.name,
                                        get_knob(knobs, row), why.empty() ? "" : " ", why));
@@ -45,12 +56,12 @@ void write_data_parallel(const KnobRow& row, Writing& out) {
 
 void write_tensor_parallel(const KnobRow& row, Writing& out) {
   out.flag(row);
-  if (out.knobs.tensor_model_parallel_size > 1) out.flag("--sequence-parallel");
+  if (out.knobs.tensor_model_parallel_size > 1) out.flag("sequence_parallel");
 }
 
 void write_cp_comm_type(const KnobRow& row, Writing& out) {
   if (out.knobs.context_parallel_size == 1) return;
-  out.flag(row.megatron_flag, {std::string(megatron_name(out.knobs.cp_comm_type))});
+  out.flag(row, {std::string(megatron_name(out.knobs.cp_comm_type))});
 }
 
 /// Also where it is 1: Megatron's default of the experts' tensor size is that of attention.
@@ -76,17 +87,17 @@ void write_layout(const KnobRow& row, Writing& out) {
 void write_recompute(const KnobRow& /*row*/, Writing& out) {
   if (out.knobs.recompute.empty()) return;
   if (is_full_recompute(out.knobs)) {
-    out.flag("--recompute-granularity", {"full"});
-    out.flag("--recompute-method", {"uniform"});
-    out.flag("--recompute-num-layers", 1);
+    out.flag("recompute_granularity", {"full"});
+    out.flag("full_recompute_method", {"uniform"});
+    out.flag("full_recompute_num_layers", 1);
     return;
   }
-  out.flag("--recompute-granularity", {"selective"});
+  out.flag("recompute_granularity", {"selective"});
   std::vector<std::string> modules;
   for (const RecomputeModule module : all_values<RecomputeModule>()) {
     if (recomputes(out.knobs, module)) modules.emplace_back(megatron_name(module));
   }
-  out.flag("--recompute-modules", std::move(modules));
+  out.flag("recompute_modules", std::move(modules));
 }
 
 /// One piece is what Megatron does.
@@ -97,17 +108,17 @@ void write_ep_chunks(const KnobRow& row, Writing& out) {
 void write_graphs(const KnobRow& row, Writing& out) {
   if (out.knobs.cuda_graph_modules.empty()) return;
   if (has_graph(out.knobs, GraphScope::full_iteration)) {
-    out.flag("--cuda-graph-impl", {"full_iteration"});
+    out.flag("cuda_graph_impl", {"full_iteration"});
     // The check reads the loss on the host, which a graph cannot.
-    out.flag("--no-check-for-nan-in-loss-and-grad");
+    out.flag("check_for_nan_in_loss_and_grad");
     return;
   }
-  out.flag("--cuda-graph-impl", {"transformer_engine"});
+  out.flag("cuda_graph_impl", {"transformer_engine"});
   std::vector<std::string> modules;
   for (const GraphScope scope : all_values<GraphScope>()) {
     if (has_graph(out.knobs, scope)) modules.push_back(name_of(scope));
   }
-  out.flag(row.megatron_flag, std::move(modules));
+  out.flag(row, std::move(modules));
 }
 
 /// Both moments together, at the first of them: Megatron takes their types only with the optimizer
@@ -116,10 +127,11 @@ void write_moments(const KnobRow& row, Writing& out) {
   const Knobs& k = out.knobs;
   if (k.exp_avg_dtype == MomentType::fp32 && k.exp_avg_sq_dtype == MomentType::fp32) return;
   if (row.name == "exp_avg_dtype") {
-    out.flag("--use-precision-aware-optimizer");
+    out.flag("precision_aware_optimizer");
     if (!k.use_distributed_optimizer) {
-      out.result.notes.emplace_back(
-          "Megatron takes --use-precision-aware-optimizer only with --use-distributed-optimizer");
+      out.result.notes.push_back(fmt::format("Megatron takes {} only with {}",
+                                             flag_of("precision_aware_optimizer"),
+                                             flag_of("distributed_optimizer")));
     }
   }
   out.flag(row);
@@ -156,7 +168,7 @@ void write_knob(const KnobRow& row, Writing& out) {
   } else if (!has_megatron_flag(row)) {
     out.note(row);
   } else if (const auto* is_on = std::get_if<bool Knobs::*>(&row.member)) {
-    if (out.knobs.**is_on) out.flag(row.megatron_flag);
+    if (out.knobs.**is_on) out.flag(row, {});
   } else {
     out.flag(row);
   }
@@ -178,33 +190,36 @@ std::string layer_pattern(const std::vector<bool>& is_moe_layer) {
 void write_model(Writing& out) {
   const ModelSpec& m = out.model;
   out.group = "model";
-  out.flag("--num-layers", m.num_layers);
-  out.flag("--hidden-size", m.hidden_size);
-  if (m.ffn_size > 0) out.flag("--ffn-hidden-size", m.ffn_size);
-  out.flag("--num-attention-heads", m.num_heads);
+  out.flag("num_layers", m.num_layers);
+  out.flag("hidden_size", m.hidden_size);
+  if (m.ffn_size > 0) out.flag("ffn_hidden_size", m.ffn_size);
+  out.flag("num_attention_heads", m.num_heads);
   if (m.num_kv_heads != m.num_heads) {
-    out.flag("--group-query-attention");
-    out.flag("--num-query-groups", m.num_kv_heads);
+    out.flag("group_query_attention");
+    out.flag("num_query_groups", m.num_kv_heads);
   }
-  out.flag("--kv-channels", m.head_dim);
+  out.flag("kv_channels", m.head_dim);
   if (m.num_experts == 0) return;
-  out.flag("--num-experts", m.num_experts);
-  out.flag("--moe-router-topk", m.experts_per_token);
-  out.flag("--moe-ffn-hidden-size", m.moe_ffn_size);
-  if (m.shared_ffn_size > 0) out.flag("--moe-shared-expert-intermediate-size", m.shared_ffn_size);
+  out.flag("num_experts", m.num_experts);
+  out.flag("moe_router_topk", m.experts_per_token);
+  out.flag("moe_ffn_hidden_size", m.moe_ffn_size);
+  if (m.shared_ffn_size > 0) out.flag("moe_shared_expert_intermediate_size", m.shared_ffn_size);
   if (m.num_moe_layers() != m.num_layers) {
-    out.flag("--moe-layer-freq", {layer_pattern(m.is_moe_layer)});
+    out.flag("moe_layer_freq", {layer_pattern(m.is_moe_layer)});
   }
   // What was measured: Megatron's defaults gather all tokens and loop over the experts.
-  out.flag("--moe-token-dispatcher-type", {"alltoall"});
-  out.flag("--moe-grouped-gemm");
+  out.flag("moe_token_dispatcher_type", {"alltoall"});
+  out.flag("moe_grouped_gemm");
 }
+
+/// What `write_batch` says; the knobs of a batch are in its group as well.
+constexpr std::array<std::string_view, 3> kBatchRows = {"bf16", "seq_length", "global_batch_size"};
 
 void write_batch(const TrainingSpec& training, DType dtype, Writing& out) {
   out.group = "batch";
-  if (dtype == DType::bf16) out.flag("--bf16");
-  out.flag("--seq-length", training.seq_length);
-  out.flag("--global-batch-size", training.global_batch_size);
+  if (dtype == DType::bf16) out.flag("bf16");
+  out.flag("seq_length", training.seq_length);
+  out.flag("global_batch_size", training.global_batch_size);
 }
 
 /// "# ..." in lines of at most kMaxCommentColumns, those behind the first a little further in.
@@ -300,10 +315,9 @@ void drop_stage_sizes(const ModelSpec& miniature, const ModelSpec& model, Knobs&
 std::string tuned_names(const MegatronFlags& flags) {
   std::string names;
   for (const MegatronFlag& flag : flags.flags) {
-    if (flag.group == "model" || flag.name == "--bf16" || flag.name == "--seq-length" ||
-        flag.name == "--global-batch-size") {
-      continue;
-    }
+    const bool is_of_batch = std::ranges::any_of(
+        kBatchRows, [&](std::string_view name) { return flag.name == flag_of(name); });
+    if (flag.group == "model" || is_of_batch) continue;
     names += " " + flag.name;
   }
   return names;

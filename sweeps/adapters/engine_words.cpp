@@ -180,7 +180,7 @@ int64_t launched_steps(const tuner::TrialRequest& request) {
 void check_total_steps(const UserRun& run, bool can_profile) {
   const std::string key = run.dialect ? total_steps_setting(*run.dialect) : "";
   const auto stated = std::ranges::find(run.config.stated, key, &dialects::StatedSetting::key);
-  if (key.empty() || stated == run.config.stated.end() || run.is_axis(std::string(key))) return;
+  if (key.empty() || stated == run.config.stated.end() || run.is_axis(key)) return;
   const std::optional<int64_t> total = dialects::parse_integer(stated->value);
   if (!total || *total <= 0) return;
   struct Run {

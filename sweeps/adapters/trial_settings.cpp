@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <string_view>
 
@@ -86,9 +85,7 @@ std::string_view trial_steps_setting(Dialect dialect) {
 }
 
 std::string total_steps_setting(Dialect dialect) {
-  const auto rows = dialects::carried_rows();
-  const auto row = std::ranges::find(rows, "train_iters", &dialects::Row::name);
-  return row == rows.end() ? std::string() : dialects::key_of(*row, dialect);
+  return dialects::key_of(dialects::row_of("train_iters"), dialect);
 }
 
 std::vector<UnknownSetting> trial_settings(Dialect dialect, const TrialLength& length) {

@@ -98,14 +98,16 @@ void check_agrees(const dialects::RunConfig& config, const spec::ModelSpec& mode
         config.stated_world_size, num_devices));
   }
   // What goes by one name in all families, and is there only where the text says it.
-  for (const auto& [key, flag, size] :
-       {std::tuple{"num_hidden_layers", "--num-layers", model.num_layers},
-        {"hidden_size", "--hidden-size", model.hidden_size},
-        {"num_attention_heads", "--num-attention-heads", model.num_heads}}) {
+  for (const auto& [key, row, size] :
+       {std::tuple{"num_hidden_layers", "num_layers", model.num_layers},
+        {"hidden_size", "hidden_size", model.hidden_size},
+        {"num_attention_heads", "num_attention_heads", model.num_heads}}) {
     const auto stated = config.model.find(key);
     if (stated == config.model.end() || !stated->is_number_integer() || size == 0) continue;
     if (stated->get<int64_t>() == size) continue;
-    sizes.refuse(flag, stated->get<int64_t>(), size);
+    // Where the dialect has no word for it, its text was a model's file.
+    const std::string said = dialects::key_of(dialects::row_of(row), config.dialect);
+    sizes.refuse(said.empty() ? key : said, stated->get<int64_t>(), size);
   }
 }
 
@@ -304,7 +306,7 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   owned.notes = config.notes;
   owned.settings = dialects::unpriced_settings(config);
   // The name of a recipe has said the model.
-  if (!sizes.recipe.empty()) std::erase(owned.settings.unknown, "--recipe");
+  if (!sizes.recipe.empty()) std::erase(owned.settings.unknown, dialects::kRecipeOption);
   tuner::planner::PlanRun& run = owned.run;
   run.model = owned.model.get();
   run.hardware = owned.hardware.get();

@@ -11,7 +11,6 @@
 #include "engine/spec/dialects/concepts.h"
 #include "engine/spec/dialects/values.h"
 #include "engine/spec/model_spec.h"
-#include "kernels/base/error.h"
 #include "sweeps/runs/remedy_rows.h"
 #include "tuner/planner/rules.h"
 
@@ -189,13 +188,6 @@ bool says_more_than_batch(const dialects::RunConfig& config, const dialects::Run
          !dialects::changed_settings(config, rest, config.dialect).empty();
 }
 
-const dialects::Row& carried_choice(std::string_view name) {
-  const auto rows = dialects::carried_rows();
-  const auto at = std::ranges::find(rows, name, &dialects::Row::name);
-  MOETUNE_CHECK(at != rows.end(), "no choice is called '{}'", name);
-  return *at;
-}
-
 /// Megatron-LM's dump of its arguments has the names of the parser's results.
 std::string echoed_key(const std::string& key) {
   if (!key.starts_with("--")) return key;
@@ -316,7 +308,7 @@ std::vector<std::string> proposed_settings(const RemedyRow& row, const RunToMend
       flags.push_back(fmt::format("{}={}", name, wanted.value));
       continue;
     }
-    const dialects::Row& choice = carried_choice(wanted.name);
+    const dialects::Row& choice = dialects::row_of(wanted.name);
     const std::string key = dialects::key_of(choice, config.dialect);
     if (key.empty()) continue;
     const std::string_view fallback = dialects::fallback_of(choice, config.dialect);

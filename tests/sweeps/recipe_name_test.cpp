@@ -70,7 +70,7 @@ BOOST_FIXTURE_TEST_CASE(other_names_and_other_sizes_are_refused, Cli) {
                  "no shipped model", "name it with --model"});
   check_refused(
       estimate_of(command_of("qwen3_30b_a3b_pretrain_config", "model.num_layers=24")), 2,
-      {"--num-layers is 24", "qwen3-30b-a3b, which its recipe's name says, has 48", "--model"});
+      {"model.num_layers is 24", "qwen3-30b-a3b, which its recipe's name says, has 48", "--model"});
   check_refused(
       estimate_of(command_of("qwen3_30b_a3b_pretrain_config", "model.num_moe_experts=64")), 2,
       {"model.num_moe_experts is 64", "qwen3-30b-a3b", "has 128"});

@@ -408,7 +408,7 @@ void spell_out_options(ShellCommand& command) {
   }
   words.resize(first);
   words.insert(words.end(), overrides.begin(), overrides.end());
-  words.emplace_back("--recipe");
+  words.emplace_back(kRecipeOption);
   words.push_back(recipe_of(model, text_of("task", "pretrain")));
   words.insert(words.end(), others.begin(), others.end());
 }

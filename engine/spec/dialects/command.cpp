@@ -356,7 +356,8 @@ void add_overrides(Arguments words, Reading& in) {
   for (Flag& flag : flags_of(options, others)) {
     // The ranks are read.
     if (is_launcher_option(flag.name)) continue;
-    if (flag.name == "--recipe" || flag.name == "--model") in.run.model_name = quoted(flag.words);
+    if (flag.name == kRecipeOption || flag.name == "--model")
+      in.run.model_name = quoted(flag.words);
     add_flag(std::move(flag), in);
   }
 }

@@ -60,10 +60,13 @@ std::string_view fallback_of(const Row& row, Dialect dialect) {
 }
 
 const Row& row_of(std::string_view name) {
-  const auto all = rows();
-  const auto at = std::ranges::find(all, name, &Row::name);
-  MOETUNE_CHECK(at != all.end(), "no concept is called '{}'", name);
-  return *at;
+  const Row* found = nullptr;
+  for (const std::span<const Row> table : {rows(), carried_rows()}) {
+    const auto at = std::ranges::find(table, name, &Row::name);
+    if (at != table.end()) found = &*at;
+  }
+  MOETUNE_CHECK(found != nullptr, "no concept is called '{}'", name);
+  return *found;
 }
 
 const Row* find_row(std::string_view key, Dialect dialect) {

@@ -98,11 +98,14 @@ std::span<const OldSetting> old_settings();
 std::span<const std::string_view> environment_names();
 /// Of them the one that PlanKnobs::cuda_device_max_connections stands for.
 inline constexpr std::string_view kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
+/// The option of Megatron-Bridge's scripts that names a recipe: it makes no setting of a run.
+inline constexpr std::string_view kRecipeOption = "--recipe";
 
 /// The key of a row in a dialect, without '!'; empty where it cannot say it.
 std::string key_of(const Row& row, Dialect dialect);
 bool is_inverted(const Row& row, Dialect dialect);
 std::string_view fallback_of(const Row& row, Dialect dialect);
+/// The row of that name, carried ones among them: who needs a setting asks for it by its concept.
 const Row& row_of(std::string_view name);
 /// Whether a row, an older setting or another key has it.
 bool is_known(std::string_view key, Dialect dialect);

@@ -39,10 +39,6 @@ void add_variables(RunConfig& run, Dialect dialect) {
   }
 }
 
-const Row& carried_row(std::string_view name) {
-  return *std::ranges::find(carried_rows(), name, &Row::name);
-}
-
 }  // namespace
 
 void add_implied(RunConfig& run, Dialect dialect) {
@@ -78,13 +74,12 @@ void write_implied(Writing& writing, std::vector<Setting>& settings) {
   };
   /// False where the dialect has no word for it.
   const auto imply = [&](std::string_view name, const char* word) {
-    const std::string key = key_of(carried_row(name), writing.dialect);
+    const std::string key = key_of(row_of(name), writing.dialect);
     if (!key.empty() && !is_said(key)) settings.push_back({.key = key, .words = {word}});
     return !key.empty();
   };
   if (is_full_iteration(k) && k.capacity_factor == 0 && k.fused_grouped_mlp) {
-    const std::string factor =
-        key_of(carried_row("moe_expert_rank_capacity_factor"), writing.dialect);
+    const std::string factor = key_of(row_of("moe_expert_rank_capacity_factor"), writing.dialect);
     if (imply("moe_paged_stash", "true") && !is_said(factor)) {
       writing.notes.push_back(factor + " goes with the paged stash: add it by hand");
     }

@@ -161,10 +161,10 @@ std::string command_text(const Writing& out, const std::vector<Setting>& setting
       settings, [](const Setting& setting) { return setting.key.starts_with("mixed_precision."); });
   if (has_fields) text += "# mixed_precision.* needs a recipe that has no preset's name there\n";
   const bool has_recipe = std::ranges::any_of(unknown, [](const UnknownSetting& setting) {
-    return setting.key == "--recipe" || setting.key == "--model";
+    return setting.key == kRecipeOption || setting.key == "--model";
   });
   if (is_bridge && !has_recipe)
-    text += "# the recipe that these change goes in with --recipe NAME\n";
+    text += fmt::format("# the recipe that these change goes in with {} NAME\n", kRecipeOption);
   return text;
 }
 

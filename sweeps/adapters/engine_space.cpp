@@ -73,6 +73,11 @@ RunToMend run_to_mend(const UserRun& run, const dialects::RunConfig& config) {
 
 }  // namespace
 
+std::string whose_rules(dialects::Dialect dialect) {
+  const dialects::DialectRow& row = dialects::dialect_row(dialect);
+  return fmt::format("Rules and names of settings are those of {} {}", row.title, row.release);
+}
+
 tuner::Prediction EngineSpace::predict(const spec::PlanKnobs& knobs) const {
   tuner::Prediction prediction;
   if (run_->model == nullptr || run_->hardware == nullptr) return prediction;
@@ -151,9 +156,12 @@ bool EngineSpace::can_profile() const {
 }
 
 std::string EngineSpace::remark() const {
-  return dialects::forces_balance(run_->config)
-             ? " Experts are forced to be balanced: no figure here holds for real routing."
-             : std::string();
+  std::string text;
+  if (dialects::forces_balance(run_->config)) {
+    text = " Experts are forced to be balanced: no figure here holds for real routing.";
+  }
+  if (run_->dialect) text += fmt::format(" {}.", whose_rules(*run_->dialect));
+  return text;
 }
 
 std::string EngineSpace::change_text(const Settings& from, const Settings& to) const {

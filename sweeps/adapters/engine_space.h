@@ -12,6 +12,10 @@
 
 namespace moetune::sweeps {
 
+/// "Rules and names of settings are those of Megatron-LM core_v0.19.0 (...)": the user's engine may
+/// be of another release.
+std::string whose_rules(spec::dialects::Dialect dialect);
+
 class EngineSpace final : public tuner::SettingsSpace {
  public:
   explicit EngineSpace(std::shared_ptr<const UserRun> run) : run_(std::move(run)) {}

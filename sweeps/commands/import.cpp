@@ -55,25 +55,23 @@ int run_import_command(const CommandOptions& options) {
     const bool is_known = dialects::is_known_choice(setting, run.dialect);
     (is_known ? not_priced : unknown).push_back({{"key", setting.key}, {"value", setting.value}});
   }
-  for (const auto& row : spec::NameTable<dialects::Dialect>::kRows) {
-    if (row.value != run.dialect) continue;
-    std::cout << json({{"dialect", row.name},
-                       {"release", row.release},
-                       {"knobs", to_json(run.knobs)},
-                       {"model", run.model},
-                       {"model_flags", run.model_flags},
-                       {"model_name", run.model_name},
-                       {"global_batch_size", run.global_batch_size},
-                       {"seq_length", run.seq_length},
-                       {"world_size", run.world_size},
-                       {"pipeline_layout", run.pipeline_layout},
-                       {"environment", run.environment},
-                       {"not_priced", not_priced},
-                       {"unknown", unknown},
-                       {"notes", run.notes}})
-                     .dump(2, ' ', false, json::error_handler_t::replace)
-              << '\n';
-  }
+  const dialects::DialectRow& row = dialects::dialect_row(run.dialect);
+  std::cout << json({{"dialect", row.name},
+                     {"release", row.release},
+                     {"knobs", to_json(run.knobs)},
+                     {"model", run.model},
+                     {"model_flags", run.model_flags},
+                     {"model_name", run.model_name},
+                     {"global_batch_size", run.global_batch_size},
+                     {"seq_length", run.seq_length},
+                     {"world_size", run.world_size},
+                     {"pipeline_layout", run.pipeline_layout},
+                     {"environment", run.environment},
+                     {"not_priced", not_priced},
+                     {"unknown", unknown},
+                     {"notes", run.notes}})
+                   .dump(2, ' ', false, json::error_handler_t::replace)
+            << '\n';
   return 0;
 }
 

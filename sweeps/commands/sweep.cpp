@@ -14,6 +14,7 @@
 #include "kernels/base/units.h"
 #include "profiler/store/verdict.h"
 #include "reports/or_null.h"
+#include "sweeps/adapters/engine_space.h"
 #include "sweeps/adapters/engine_sweep.h"
 #include "sweeps/adapters/shell_text.h"
 #include "sweeps/commands/commands.h"
@@ -287,6 +288,9 @@ Conduct conduct_foreign(const CommandOptions& options, const std::string& file,
     std::cerr << fmt::format(
         "moetune: {}: no value of {} is legal with the run's other values ({})\n", file, axis,
         rule);
+  }
+  if (!own.illegal_axes.empty() && own.run->dialect) {
+    std::cerr << fmt::format("moetune: {}: {}\n", file, whose_rules(*own.run->dialect));
   }
   loop.environment = environment_of(*own.run);
   std::unique_ptr<TrialEngine> engine;

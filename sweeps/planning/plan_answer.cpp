@@ -284,14 +284,11 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
         question.load == 1 ? " (balanced routing, assumed; --imbalance says otherwise)" : ""));
   }
   using spec::dialects::Dialect;
-  const auto* const engine =
-      std::ranges::find(spec::NameTable<Dialect>::kRows,
-                        question.is_of_megatron ? Dialect::megatron_lm : Dialect::torchtitan,
-                        &spec::dialects::DialectRow::value);
+  const Dialect engine = question.is_of_megatron ? Dialect::megatron_lm : Dialect::torchtitan;
   result.assumptions.push_back(
       fmt::format("memory as {} {} holds it; rates: {}",
                   question.is_of_megatron ? "Megatron-Core with Transformer Engine" : "torchtitan",
-                  engine->release,
+                  spec::dialects::dialect_row(engine).release,
                   rates_text(calibration, *question.hardware, question.base.precision,
                              question.is_of_megatron)));
   return result;

@@ -299,13 +299,6 @@ void add_traced_facts(const AboutRun& about, const RunDiagnosis& diagnosis, RunT
   run.has_expert_work = run.has_row_exchange || shows_experts(diagnosis.traces->wall.kernels);
 }
 
-std::string_view framework_title(spec::dialects::Dialect dialect) {
-  for (const spec::dialects::DialectRow& row : spec::NameTable<spec::dialects::Dialect>::kRows) {
-    if (row.value == dialect) return row.title;
-  }
-  return {};
-}
-
 /// Where no remedy is against the wall, those against other causes look like the answer.
 void note_missing_remedy(const FoundWall& wall, const RunToMend& run, RunDiagnosis& diagnosis) {
   const std::vector<Remedy>& remedies = diagnosis.remedies;
@@ -315,7 +308,7 @@ void note_missing_remedy(const FoundWall& wall, const RunToMend& run, RunDiagnos
   if (!wall.sub_cause.empty()) name += fmt::format(" ({})", wall.sub_cause);
   diagnosis.notes.push_back(
       fmt::format("against the wall itself, {}: none that moetune knows in {}'s words{}{}", name,
-                  framework_title(run.config->dialect),
+                  spec::dialects::dialect_row(run.config->dialect).title,
                   run.is_config_known ? ", beside what is in effect already" : "",
                   remedies.empty() ? "" : "; what to change is against other causes"));
 }
@@ -399,7 +392,7 @@ void note_unknown_config(const RunToMend& run, RunDiagnosis& diagnosis) {
       "no command or configuration of the run {}: what to change is told from {}'s defaults{}; "
       "name {} with --run",
       diagnosis.has_unread_config ? "is understood" : "is known",
-      framework_title(run.config->dialect), layout,
+      spec::dialects::dialect_row(run.config->dialect).title, layout,
       diagnosis.has_unread_config ? "another" : "it"));
 }
 

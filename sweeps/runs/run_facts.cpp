@@ -17,10 +17,13 @@
 #include "sweeps/runs/path_ranks.h"
 #include "sweeps/runs/read_log.h"
 #include "sweeps/runs/run_judgement.h"
+#include "sweeps/runs/text_scan.h"
 #include "sweeps/runs/unread_steps.h"
 
 namespace moetune::sweeps {
 namespace {
+
+using spec::dialects::Dialect;
 
 /// The last attempt of every log: files of several ranks start again together. A log whose last
 /// attempt shows no step may stand beside one that does.
@@ -407,6 +410,23 @@ void read_single_facts(const AttemptParts& parts, RunFacts& facts) {
   }
 }
 
+/// Settings of another release may be called otherwise, and others may go together.
+void note_other_release(const AttemptParts& parts, RunFacts& facts) {
+  if (facts.framework != Framework::torchtitan) return;
+  const std::string_view ours = spec::dialects::dialect_row(Dialect::torchtitan).release;
+  const std::string_view number = log_text::up_to(ours, " ");
+  for (const Attempt* part : parts) {
+    const std::string& theirs = part->titan_version;
+    // "0.2.2+cu128" is a build of it.
+    if (theirs.empty() || log_text::up_to(theirs, "+") == number) continue;
+    facts.notes.push_back(
+        fmt::format("the log is of torchtitan {}: its settings and their rules are taken for those "
+                    "of {}",
+                    theirs, ours));
+    return;
+  }
+}
+
 /// Megatron-LM tells those of each tensor and pipeline rank, of whose experts an expert-parallel
 /// rank has its share only. Of all it tells a rounded figure.
 void add_up_parameters(const AttemptParts& parts, RunFacts& facts) {
@@ -447,6 +467,7 @@ RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& op
   facts.steps_file = logs[static_cast<size_t>(most - parts.begin())].files.front();
   read_named_sizes(parts, facts);
   read_single_facts(parts, facts);
+  note_other_release(parts, facts);
   read_echoed_config(facts);
   read_configured_sizes(facts);
   read_local_batch(parts, facts);

@@ -237,6 +237,7 @@ struct Attempt {
   int64_t num_parameters = 0;
   int64_t rounded_parameters = 0;  ///< of the whole model, in hundredths of a billion
   std::string model_name;
+  std::string titan_version;  ///< torchtitan alone logs its own
   std::string device_name;
   int64_t device_bytes = 0;
   int64_t num_checkpoints = 0;

@@ -95,6 +95,26 @@ BOOST_AUTO_TEST_CASE(names_of_failures_are_of_one_status_and_blame) {
   }
 }
 
+// A build of the release that is read, and a version that nobody has set, are no other release.
+BOOST_AUTO_TEST_CASE(another_release_of_torchtitan_is_told) {
+  const auto notes_of = [](const std::string& version) {
+    const std::string titan = "[rank0]:[titan] 2026-03-04 05:05:00,000 - root - INFO - ";
+    return golden_logs::facts_of(titan + "torchtitan version: " + version +
+                                 " (0.0.0 means __version__ is not defined correctly).\n" + titan +
+                                 "step:  1  loss: 11.9000  memory: 61.25GiB(77.43%)  tps: 500\n" +
+                                 titan + "Training completed\n")
+        .notes;
+  };
+  const std::string_view ours =
+      spec::dialects::dialect_row(spec::dialects::Dialect::torchtitan).release;
+  const std::string number(ours.substr(0, ours.find(' ')));
+  BOOST_TEST(notes_of(number).empty());
+  BOOST_TEST(notes_of(number + "+cu128").empty());
+  BOOST_TEST(notes_of("0.0.0+unknown").empty());
+  BOOST_TEST_REQUIRE(notes_of("0.1.0").size() == 1u);
+  BOOST_TEST(notes_of("0.1.0").front().starts_with("the log is of torchtitan 0.1.0: "));
+}
+
 // The stages of a pipeline cut it into micro-batches of a size that the log does not say.
 BOOST_AUTO_TEST_CASE(a_local_batch_is_a_micro_batch_without_stages) {
   const auto micro_batch_of = [](const std::string& pp) {

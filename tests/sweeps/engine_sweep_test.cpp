@@ -544,6 +544,7 @@ BOOST_AUTO_TEST_CASE(an_axis_without_a_legal_value_is_told) {
   const tests::Answer answer = run({"sweep", folder.file("sweep.json"), "--db", db, "--quiet"});
   BOOST_TEST(tests::contains(answer.err, "no value of pp is legal"), answer.err);
   BOOST_TEST(!tests::contains(answer.err, "no value of micro_batch_size"), answer.err);
+  BOOST_TEST(tests::contains(answer.err, "are those of Megatron-LM core_v0."), answer.err);
 }
 
 BOOST_AUTO_TEST_CASE(logs_lie_in_one_folder_and_paths_have_blanks) {

@@ -3,7 +3,9 @@
 #include "sweeps/adapters/engine_words.h"
 
 #include <boost/test/unit_test.hpp>
+#include <memory>
 
+#include "sweeps/adapters/engine_space.h"
 #include "sweeps/adapters/trial_settings.h"
 #include "tests/sweeps/cli_fixture.h"
 
@@ -55,6 +57,18 @@ BOOST_AUTO_TEST_CASE(what_ends_a_run_is_named_as_its_framework_does) {
   // A trial sets it itself.
   BOOST_TEST(total_steps_setting(Dialect::torchtitan).empty());
   BOOST_TEST(trial_steps_setting(Dialect::torchtitan) == "training.steps");
+}
+
+// The user's engine may be of another release than the one whose rules are known.
+BOOST_AUTO_TEST_CASE(a_sweep_says_whose_rules_it_keeps) {
+  const UserRun run = run_without_batch(
+      Dialect::megatron_lm, "pretrain_gpt.py --tensor-model-parallel-size 1 --micro-batch-size 2");
+  const std::string said = EngineSpace(std::make_shared<const UserRun>(run)).remark();
+  const spec::dialects::DialectRow& row = spec::dialects::dialect_row(Dialect::megatron_lm);
+  BOOST_TEST(tests::contains(said, fmt::format("are those of {} {}.", row.title, row.release)),
+             said);
+  // Nobody knows the words of other commands, nor their rules.
+  BOOST_TEST(EngineSpace(std::make_shared<const UserRun>()).remark().empty());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

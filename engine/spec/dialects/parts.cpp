@@ -112,11 +112,8 @@ std::string Reading::replica_text() const {
 
 void Writing::cannot_say(std::string_view what, std::string_view why) {
   unsaid.emplace_back(what.substr(0, what.find('=')));
-  for (const DialectRow& row : NameTable<Dialect>::kRows) {
-    if (row.value != dialect) continue;
-    notes.push_back(
-        fmt::format("{} cannot be told {}{}{}", row.title, what, why.empty() ? "" : ": ", why));
-  }
+  notes.push_back(fmt::format("{} cannot be told {}{}{}", dialect_row(dialect).title, what,
+                              why.empty() ? "" : ": ", why));
 }
 
 }  // namespace moetune::spec::dialects

@@ -46,6 +46,17 @@ struct NameTable<dialects::Dialect> {
 
 namespace dialects {
 
+/// What is known of a dialect itself.
+constexpr const DialectRow& dialect_row(Dialect dialect) {
+  return NameTable<Dialect>::kRows[static_cast<size_t>(dialect)];
+}
+static_assert([] {
+  for (const DialectRow& row : NameTable<Dialect>::kRows) {
+    if (&dialect_row(row.value) != &row) return false;
+  }
+  return true;
+}());
+
 /// What a configuration says that moetune has no word for.
 struct UnknownSetting {
   std::string key;    ///< "--lr", "optimizer.lr"

@@ -17,13 +17,8 @@ constexpr size_t kMaxColumns = 100;
 constexpr int64_t kRanksOfNode = 8;
 
 std::string header(const Writing& out) {
-  std::string text;
-  for (const DialectRow& row : NameTable<Dialect>::kRows) {
-    if (row.value == out.dialect) {
-      text = fmt::format("# Written by moetune in the words of {} {}.\n", row.title, row.release);
-    }
-  }
-  return text;
+  const DialectRow& row = dialect_row(out.dialect);
+  return fmt::format("# Written by moetune in the words of {} {}.\n", row.title, row.release);
 }
 
 std::string notes_of(const Writing& out) {

@@ -443,6 +443,7 @@ void add_stated_config(const RunFolder& files, const AboutRun& about, RunDiagnos
   }
   try {
     diagnosis.config = about.read_config(world_size);
+    add_notes_of(*diagnosis.config, about.config_source, diagnosis.notes);
   } catch (const base::UsageError& error) {
     if (!diagnosis.facts && !diagnosis.traces) throw;
     diagnosis.has_unread_config = true;

@@ -17,6 +17,13 @@ std::string not_understood(const std::string& source, const std::string& why) {
   return fmt::format("{} is not understood: {}", source, said);
 }
 
+void add_notes_of(const spec::dialects::RunConfig& config, const std::string& source,
+                  std::vector<std::string>& notes) {
+  for (const std::string& note : config.notes) {
+    notes.push_back(fmt::format("{}: {}", source, note));
+  }
+}
+
 StatedConfig config_of_files(const RunFolder& files, int64_t world_size,
                              std::vector<std::string>& notes) {
   StatedConfig stated;
@@ -33,7 +40,9 @@ StatedConfig config_of_files(const RunFolder& files, int64_t world_size,
         how.world_size = world_size;
         config = spec::dialects::import_run(text, *dialect, how);
       }
-      if (!stated.config) stated.config = std::move(config);
+      if (stated.config) return;
+      add_notes_of(config, path, notes);
+      stated.config = std::move(config);
     } catch (const base::UsageError& error) {
       left_out.push_back(not_understood(path, error.what()));
     }

@@ -14,6 +14,10 @@ namespace moetune::sweeps {
 /// "job.sh is not understood: '--bf16' is 'x', expected ...". `why` may begin with the source.
 std::string not_understood(const std::string& source, const std::string& why);
 
+/// What was understood of it only in part, with its source.
+void add_notes_of(const spec::dialects::RunConfig& config, const std::string& source,
+                  std::vector<std::string>& notes);
+
 struct StatedConfig {
   std::optional<spec::dialects::RunConfig> config;
   bool has_unread = false;  ///< some may have been it, but were not understood

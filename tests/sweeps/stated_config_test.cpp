@@ -58,12 +58,24 @@ BOOST_AUTO_TEST_CASE(a_script_that_is_not_understood_is_noted) {
   // Another one beside it may not be the run's.
   put("other.sh", kStatedCommand);
   BOOST_TEST(tests::contains(notes_of({run_folder}), script + kWhy));
-  BOOST_TEST(!tests::contains(notes_of({run_folder}), "other.sh"));
+  BOOST_TEST(!tests::contains(notes_of({run_folder}), "other.sh is not understood"));
   // With nothing else there is nothing to diagnose.
   check_refused({"diagnose", script}, 2, {script + kWhy});
   check_refused({"diagnose", script, "--run", script}, 2, {"is 'many', expected"});
   // A name that is mistyped is a mistake.
   check_refused({"diagnose", log, "--run", "jop.sh"}, 2, {"'jop.sh' is neither a file nor"});
+}
+
+// Whoever is told what to change has to know of which run.
+BOOST_AUTO_TEST_CASE(what_is_understood_only_in_part_is_told) {
+  const std::string script = put("job.sh", "for TP in 2 4; do\n" + kStatedCommand +
+                                               "--bf16 --tensor-model-parallel-size $TP\ndone\n");
+  const std::string note = script + ": it starts 2 runs that differ: the first is read";
+  BOOST_TEST(tests::contains(notes_of({folder.file("run")}), note));
+  BOOST_TEST(tests::contains(notes_of({log, "--run", script}), note));
+  const tests::Answer alone = run({"diagnose", script});
+  BOOST_TEST_REQUIRE(alone.code == 0, alone.err);
+  BOOST_TEST(tests::contains(alone.out, "note: " + note), alone.out);
 }
 
 BOOST_AUTO_TEST_CASE(files_about_something_else_are_not_noted) {

@@ -190,13 +190,24 @@ void read_ranks(const ShellCommand& training, std::string_view text, Reading& in
   if (!in.has_default_ranks) in.run.stated_world_size = ranks.product();
 }
 
+/// Commands that train otherwise than `training` does: in another node of the same run only what
+/// stands in front of its script is another.
+int64_t num_other_runs(const ShellScript& script, const ShellCommand& training, Dialect dialect) {
+  const size_t known = num_known(training, dialect);
+  const Arguments words = training.words;
+  const int64_t ranks = ranks_of(training, dialect).product();
+  return std::ranges::count_if(script.commands, [&](const ShellCommand& command) {
+    const Arguments others = command.words;
+    return num_known(command, dialect) == known && others.front() == words.front() &&
+           (!std::ranges::equal(others.subspan(first_argument(others)),
+                                words.subspan(first_argument(words))) ||
+            ranks_of(command, dialect).product() != ranks);
+  });
+}
+
 /// Where a script trains again and again, as over a list of layouts.
 void note_other_runs(const ShellScript& script, const ShellCommand& training, Reading& in) {
-  const size_t known = num_known(training, in.dialect);
-  const auto num_others = std::ranges::count_if(script.commands, [&](const ShellCommand& command) {
-    return num_known(command, in.dialect) == known && command.words != training.words &&
-           command.words.front() == training.words.front();
-  });
+  const int64_t num_others = num_other_runs(script, training, in.dialect);
   if (num_others == 0) return;
   in.note(fmt::format("it starts {} runs that differ: the first is read", num_others + 1));
 }
@@ -225,6 +236,41 @@ std::vector<Flag> flags_of(Arguments words, std::vector<std::string>& others) {
   return flags;
 }
 
+/// The names of flags that two commands say differently.
+std::vector<std::string> differing_flags(const ShellCommand& one, const ShellCommand& other) {
+  std::vector<std::string> none;
+  const std::vector<Flag> ours = flags_of(one.words, none);
+  const std::vector<Flag> theirs = flags_of(other.words, none);
+  std::vector<std::string> keys;
+  for (const auto& [flags, others] : {std::pair{&ours, &theirs}, std::pair{&theirs, &ours}}) {
+    for (const Flag& flag : *flags) {
+      const bool is_same = std::ranges::find(*others, flag) != others->end();
+      const bool is_told = std::ranges::find(keys, flag.name) != keys.end();
+      if (!is_same && !is_told && keys.size() < kMostNamed) keys.push_back(flag.name);
+    }
+  }
+  return keys;
+}
+
+/// Where one more round of a loop, of which only a run can tell how often it goes round, would
+/// change what is read.
+void note_open_loops(const ShellScript& script, const ShellCommand& training, std::string_view text,
+                     Reading& in) {
+  if (script.open_loops.empty()) return;
+  ShellView view = view_of(text, in);
+  view.open_rounds = 2;
+  const ShellScript other = script_of(text, in.source, view, in.dialect);
+  const ShellCommand* same = training_of(other.commands, in.dialect);
+  if (same == nullptr) return;
+  const bool is_same =
+      num_other_runs(other, *same, in.dialect) == num_other_runs(script, training, in.dialect) &&
+      differing_flags(training, *same).empty();
+  if (is_same) return;
+  in.note(
+      fmt::format("line {}{}: only a run can tell how often this loop goes round: it is read once",
+                  script.open_loops.front(), script.open_loops.size() == 1 ? "" : " and others"));
+}
+
 /// Where a script chooses between branches that only a run can decide on.
 void note_open_branches(const ShellScript& script, const ShellCommand& training,
                         std::string_view text, Reading& in) {
@@ -234,17 +280,7 @@ void note_open_branches(const ShellScript& script, const ShellCommand& training,
   const ShellScript other = script_of(text, in.source, view, in.dialect);
   const ShellCommand* same = training_of(other.commands, in.dialect);
   if (same == nullptr) return;
-  std::vector<std::string> none;
-  const std::vector<Flag> ours = flags_of(training.words, none);
-  const std::vector<Flag> theirs = flags_of(same->words, none);
-  std::vector<std::string> keys;
-  for (const auto& [flags, others] : {std::pair{&ours, &theirs}, std::pair{&theirs, &ours}}) {
-    for (const Flag& flag : *flags) {
-      const bool is_same = std::ranges::find(*others, flag) != others->end();
-      const bool is_told = std::ranges::find(keys, flag.name) != keys.end();
-      if (!is_same && !is_told && keys.size() < kMostNamed) keys.push_back(flag.name);
-    }
-  }
+  const std::vector<std::string> keys = differing_flags(training, *same);
   if (keys.empty()) return;
   const OpenBranch& open = script.open.front();
   in.note(fmt::format("line {}{}: only a run can tell '{}': {} as in the last branch", open.line,
@@ -415,6 +451,7 @@ void read_command(std::string_view text, Reading& in) {
   for (const auto& [name, value] : training->environment) set_environment(in, name, value);
   read_ranks(*training, text, in);
   note_open_branches(script, *training, text, in);
+  note_open_loops(script, *training, text, in);
   note_other_runs(script, *training, in);
   const Arguments arguments = words.subspan(first);
   if (in.dialect == Dialect::megatron_bridge) {

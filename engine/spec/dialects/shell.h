@@ -25,6 +25,8 @@ struct ShellView {
   bool all_set_outside = false;
   /// Of branches that only a run can choose between the first is taken. Else the last is.
   bool takes_first = false;
+  /// So often loops are read of which only a run can tell how often they go round.
+  size_t open_rounds = 1;
 };
 
 /// A choice between branches that depends on a file or on what a command prints.
@@ -36,6 +38,7 @@ struct OpenBranch {
 struct ShellScript {
   std::vector<ShellCommand> commands;
   std::vector<OpenBranch> open;
+  std::vector<int64_t> open_loops;  ///< lines of the loops that ShellView::open_rounds is for
 };
 
 /// The commands that a script runs, in their order: separated by lines, ';', '&&', '|'.

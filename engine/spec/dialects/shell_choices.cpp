@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "engine/spec/dialects/shell_arithmetic.h"
@@ -72,16 +73,15 @@ Truth ScriptReader::test(std::string_view closer) {
   return truth_of_test(words, variables_);
 }
 
-ShellOperand ScriptReader::arithmetic_text() {
+std::string_view ScriptReader::arithmetic_text() {
   const size_t first = in_.at();
   skip_parentheses(in_);
   const std::string_view text = in_.from(first);
-  if (!text.ends_with("))")) return {"", false};
-  return word_reader_.filled(text.substr(2, text.size() - 4));
+  return text.ends_with("))") ? text.substr(2, text.size() - 4) : std::string_view();
 }
 
-Truth ScriptReader::arithmetic() {
-  const ShellOperand inside = arithmetic_text();
+Truth ScriptReader::arithmetic(std::string_view text) {
+  const ShellOperand inside = word_reader_.filled(text);
   const auto value = arithmetic_value(inside.text, variables_);
   // "--x" has a value, too, and changes x.
   const bool is_test = value && inside.is_known && !arithmetic_change(inside.text);
@@ -198,46 +198,77 @@ Truth ScriptReader::matching_case(const ShellOperand& subject) {
 
 Truth ScriptReader::while_clause(bool is_until) {
   const Cursor start = in_;
+  const int64_t line = in_.line();
   for (size_t round = 0;; ++round) {
     const List head = list({"do"});
     if (head.closer.empty()) return Truth::unknown;
     const Truth condition = is_until ? contrary_of(head.truth) : head.truth;
     const size_t before = variables_["@"].size();
     read_round(condition);
+    if (!ends_round() || !runs() || condition == Truth::no) return Truth::unknown;
     // Only loops over arguments are known to end.
-    const bool goes_on =
-        ends_round() && runs() && condition == Truth::yes && variables_["@"].size() < before;
-    if (!goes_on || round == kMostRounds) return Truth::unknown;
+    const bool is_counted = condition == Truth::yes && variables_["@"].size() < before;
+    if (!(is_counted ? round < kMostRounds : is_read_again(line, round))) return Truth::unknown;
+    go_back(start);
+  }
+}
+
+bool ScriptReader::is_read_again(int64_t line, size_t round) {
+  if (round == 0) open_loops_.push_back(line);
+  return round + 1 < view_.open_rounds;
+}
+
+bool ScriptReader::take_do() {
+  in_.skip_blanks();
+  in_.take(';');
+  skip_lines();
+  return take_word("do");
+}
+
+/// "for ((i = 0; i < 4; i++))".
+Truth ScriptReader::counting_clause() {
+  const int64_t line = in_.line();
+  std::array<std::string_view, 3> parts;  // what is set first, the condition, what a round changes
+  std::string_view text = arithmetic_text();
+  for (std::string_view& part : parts) {
+    part = text.substr(0, text.find(';'));
+    text.remove_prefix(std::min(part.size() + 1, text.size()));
+  }
+  if (!take_do()) return Truth::unknown;
+  const Cursor start = in_;
+  arithmetic(parts[0]);
+  Truth condition = arithmetic(parts[1]);
+  for (size_t round = 0;; ++round) {
+    read_round(condition);
+    if (!ends_round() || !runs() || condition == Truth::no) return Truth::unknown;
+    arithmetic(parts[2]);
+    condition = arithmetic(parts[1]);
+    if (condition == Truth::no) return Truth::unknown;
+    const bool is_counted = condition == Truth::yes && round < kMostRounds && budget_.rounds > 0;
+    if (is_counted) --budget_.rounds;
+    if (!is_counted && !is_read_again(line, round)) return Truth::unknown;
     go_back(start);
   }
 }
 
 Truth ScriptReader::for_clause() {
   skip_blanks();
-  ShellValues items = {""};  // what counts has one round: it is read for its commands
-  std::string name;
-  if (in_.starts_with("((")) {
-    arithmetic_text();
-  } else {
-    const size_t first = in_.at();
-    while (is_name_part(in_.peek())) in_.next();
-    name = in_.from(first);
-    items = variables_["@"];
-    skip_lines();
-    if (take_word("in")) {
-      items.clear();
-      while (true) {
-        skip_blanks();
-        const size_t before = in_.at();
-        for (std::string& word : word_reader_.words()) items.push_back(std::move(word));
-        if (in_.at() == before) break;
-      }
+  if (in_.starts_with("((")) return counting_clause();
+  const size_t first = in_.at();
+  while (is_name_part(in_.peek())) in_.next();
+  const std::string name(in_.from(first));
+  ShellValues items = variables_["@"];
+  skip_lines();
+  if (take_word("in")) {
+    items.clear();
+    while (true) {
+      skip_blanks();
+      const size_t before = in_.at();
+      for (std::string& word : word_reader_.words()) items.push_back(std::move(word));
+      if (in_.at() == before) break;
     }
   }
-  in_.skip_blanks();
-  in_.take(';');
-  skip_lines();
-  if (!take_word("do")) return Truth::unknown;
+  if (!take_do()) return Truth::unknown;
   const Cursor start = in_;
   for (size_t i = 0; i < std::max<size_t>(items.size(), 1) && i < kMostRounds; ++i) {
     if (i > 0) {

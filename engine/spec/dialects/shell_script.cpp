@@ -42,7 +42,7 @@ ShellScript ScriptReader::read(ShellVariables variables) {
   variables_["@"] = view_.arguments;
   list({});
   read_uncalled();
-  return {std::move(commands_), std::move(open_)};
+  return {std::move(commands_), std::move(open_), std::move(open_loops_)};
 }
 
 // The text between commands.
@@ -223,7 +223,7 @@ Truth ScriptReader::command() {
   Truth truth = Truth::unknown;
   const std::string word = bare_word();
   if (in_.starts_with("((")) {
-    truth = arithmetic();
+    truth = arithmetic(arithmetic_text());
   } else if (in_.take('(')) {
     truth = group(')');
   } else if (take_word("{")) {
@@ -455,6 +455,7 @@ void ScriptReader::read_inside(std::string_view text, ShellValues arguments) {
   ShellScript inner = ScriptReader(text, source_, view, budget_, depth_ + 1).read(variables_);
   std::ranges::move(inner.commands, std::back_inserter(commands_));
   std::ranges::move(inner.open, std::back_inserter(open_));
+  std::ranges::move(inner.open_loops, std::back_inserter(open_loops_));
 }
 
 // Variables.

@@ -121,9 +121,10 @@ class ScriptReader {
   // What is made of commands.
   Truth group(char closer);
   Truth test(std::string_view closer);
-  Truth arithmetic();
-  /// What stands between "((" and "))", which is taken.
-  ShellOperand arithmetic_text();
+  /// Of what stands between "((" and "))"; it may set variables.
+  Truth arithmetic(std::string_view text);
+  /// What stands there, which is taken.
+  std::string_view arithmetic_text();
   /// Variables that arithmetic sets; such as nobody can work out stay as it is written.
   void assign_in(std::string_view expressions);
   Truth if_clause();
@@ -136,6 +137,11 @@ class ScriptReader {
   Truth choose(const std::function<void(Choice&, bool ignores_conditions)>& read);
   Truth while_clause(bool is_until);
   Truth for_clause();
+  Truth counting_clause();
+  /// The word behind the head of a loop.
+  bool take_do();
+  /// Whether a loop, of which nobody can tell how often it goes round, is read again after so many.
+  bool is_read_again(int64_t line, size_t round);
   void read_round(Truth condition);
   /// To where the same commands are read again.
   void go_back(const Cursor& start);
@@ -182,6 +188,7 @@ class ScriptReader {
   std::vector<Journal> locals_;  ///< of the functions that run: what their variables hide
   std::vector<ShellCommand> commands_;
   std::vector<OpenBranch> open_;
+  std::vector<int64_t> open_loops_;
 };
 
 }  // namespace moetune::spec::dialects

@@ -22,6 +22,7 @@ struct ShellBudget {
   size_t bytes = kMaxTextBytes;
   size_t words = 100'000;
   size_t steps = 2'000'000;  ///< of copying and of reading again
+  size_t rounds = 256;       ///< of loops that count
 };
 
 /// Bytes that are copied or read again as fast as anything else is done.

@@ -239,6 +239,57 @@ BOOST_AUTO_TEST_CASE(a_script_that_trains_again_and_again) {
   BOOST_TEST(has_note(run, "it starts 2 runs that differ: the first is read"));
 }
 
+// What counts is counted. Ranks of several nodes are one run, whoever starts them.
+BOOST_AUTO_TEST_CASE(loops_that_count) {
+  const RunConfig runs = import_run(
+      "for ((i = 1; i <= 4; i *= 2)); do\n"
+      " pretrain_gpt.py --tensor-model-parallel-size $((8 / i)) --pipeline-model-parallel-size "
+      "$i\ndone\n",
+      kLm);
+  BOOST_TEST(runs.knobs.tp == 8);
+  BOOST_TEST(has_note(runs, "it starts 3 runs that differ: the first is read"));
+  BOOST_TEST(!has_note(runs, "goes round"));
+
+  const RunConfig nodes = import_run(
+      "N=4\nfor ((i=0; i<N; i++)); do\n ssh node$i torchrun --nproc_per_node 8 --nnodes $N "
+      "--node_rank $i pretrain_gpt.py --tensor-model-parallel-size 2 &\ndone\n",
+      kLm);
+  BOOST_TEST(nodes.world_size == 32);
+  BOOST_TEST(!has_note(nodes, "runs that differ"));
+
+  const RunConfig none = import_run(
+      "TP=2\nfor ((i=0; i<0; i++)); do TP=4; done\n"
+      "pretrain_gpt.py --tensor-model-parallel-size $TP\n",
+      kLm);
+  BOOST_TEST(none.knobs.tp == 2);
+  const RunConfig built = import_run(
+      "for ((i=0; i<3; i++)); do LIST+=\"$i\"; done\n"
+      "pretrain_gpt.py --tensor-model-parallel-size 2 --data-path $LIST\n",
+      kLm);
+  BOOST_TEST(stated(built, "--data-path") == "012");
+}
+
+BOOST_AUTO_TEST_CASE(loops_that_only_a_run_can_count) {
+  const std::string flags = "pretrain_gpt.py --tensor-model-parallel-size $TP --micro-batch-size 1";
+  const auto note_of = [&](const std::string& text) {
+    return has_note(import_run(text, kLm), "goes round");
+  };
+  const std::string doubles =
+      "TP=1\nwhile [ $TP -le 8 ]; do\n" + flags + "\nTP=$((TP * 2))\ndone\n";
+  BOOST_TEST(import_run(doubles, kLm).knobs.tp == 1);
+  BOOST_TEST(
+      has_note(import_run(doubles, kLm),
+               "line 2: only a run can tell how often this loop goes round: it is read once"));
+  BOOST_TEST(note_of("TP=1\nfor ((i=0; i<$(nproc); i++)); do\n" + flags + " --seed $i\ndone\n"));
+  // What the loop makes is used behind it.
+  BOOST_TEST(note_of("TP=1\nwhile ! ready; do TP=$((TP * 2)); done\n" + flags + "\n"));
+  // The same run once more, or nothing of the run at all.
+  BOOST_TEST(!note_of("TP=2\nwhile true; do\n" + flags + "\nsleep 60\ndone\n"));
+  BOOST_TEST(!note_of("TP=2\nuntil " + flags + "; do sleep 60; done\n"));
+  BOOST_TEST(!note_of("TP=2\nwhile ! nc -z host 22; do n=$((n + 1)); done\n" + flags + "\n"));
+  BOOST_TEST(!note_of("TP=2\nfor ((;;)); do\n" + flags + "\nbreak\ndone\n"));
+}
+
 /// A job that a script writes: an array in a text in a shell in a job.
 BOOST_AUTO_TEST_CASE(a_script_that_submits_another) {
   const std::string text = R"(

@@ -9,6 +9,8 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include "engine/spec/hardware_names.h"
 #include "engine/spec/pipeline_layout.h"
@@ -142,9 +144,17 @@ bool read_graphs(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
   }
   const std::string text = row.word("cuda_graphs");
   const std::optional<bool> is_on = switch_word(text);
+  constexpr std::string_view kBetween = ",;+";
   if (text.starts_with("partial") || is_on.value_or(false)) {
     for (const char* name : {"attn", "moe_router", "moe_preprocess"}) add(name);
     assumed.emplace_back("cuda_graphs attn, moe_router, moe_preprocess: which parts is not stated");
+  } else if (!is_on && !graph_word(text) && text.find_first_of(kBetween) != std::string::npos) {
+    for (size_t first = 0; first < text.size();) {
+      first = std::min(text.find_first_not_of(" \t", first), text.size());
+      const size_t end = std::min(text.find_first_of(kBetween, first), text.size());
+      add(text.substr(first, end - first));
+      first = end + 1;
+    }
   } else if (!is_on) {
     add(text);
   }
@@ -289,6 +299,16 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
   knobs.vpp = row.size("vpp", 1);
   knobs.ep = row.size("ep", 1);
   knobs.etp = row.size("etp", 1);
+  if (result.model->num_experts == 0) {
+    if (knobs.ep > 1) {
+      throw base::UsageError(fmt::format("ep {}, and the model has no experts", knobs.ep));
+    }
+    // Megatron's is that of attention unless it is told otherwise, experts or not.
+    if (knobs.etp > 1) {
+      result.assumed.push_back(fmt::format("etp 1: the row says {}, and the model has no experts",
+                                           std::exchange(knobs.etp, 1)));
+    }
+  }
   knobs.micro_batch_size = row.size("micro_batch_size", 1);
   const int64_t per_stage = knobs.stage_ranks();
   if (per_stage % (int64_t{knobs.ep} * knobs.etp) != 0) {
@@ -349,27 +369,66 @@ void read_stages(const RowReader& row, tuner::planner::PlanRun& run) {
   }
 }
 
+/// A measured figure, or none where it is no number: the run is priced all the same.
+std::optional<double> figure(const RowReader& row, const char* key) {
+  try {
+    return row.number(key);
+  } catch (const base::UsageError&) {
+    return std::nullopt;
+  }
+}
+
+/// What is measured and cannot be read is told, and no reason not to price the run.
+void tell_unread_figures(const RowReader& row, Assumed& assumed) {
+  const auto tell = [&](const RowReader& reader, const std::string& place, const char* key,
+                        const char* expected) {
+    assumed.push_back(fmt::format("{}{} not read: {} is no {}", place, key,
+                                  row_word_shown(reader.word(key)), expected));
+  };
+  for (const char* key :
+       {"peak_memory_bytes", "peak_memory_bytes_low", "peak_memory_bytes_high",
+        "reserved_memory_bytes", "tflops_per_gpu", "tokens_per_s_per_gpu", "step_time_s"}) {
+    if (row.has(key) && !figure(row, key)) tell(row, "", key, "number from 0 to 1e18");
+  }
+  const RowReader derived = row.object("derived");
+  for (const char* key : {"tokens_per_s_per_gpu", "step_time_s",
+                          "gflop_per_token_published_accounting", "gflop_per_token_published"}) {
+    if (derived.has(key) && !figure(derived, key)) {
+      tell(derived, "derived.", key, "number from 0 to 1e18");
+    }
+  }
+  for (const char* key : {"memory_kind", "flops_accounting"}) {
+    if (row.has(key) && !row.at(key).is_string()) tell(row, "", key, "text");
+  }
+}
+
+/// A text about what is measured; what is none counts as absent.
+std::string text_about_figures(const RowReader& row, const char* key) {
+  return row.has(key) && row.at(key).is_string() ? row.text(key) : std::string();
+}
+
 void read_figures(const RowReader& row, PublishedRow& result) {
-  const auto bytes = row.number("peak_memory_bytes");
-  const auto low = row.number("peak_memory_bytes_low");
-  const auto high = row.number("peak_memory_bytes_high");
-  if (row.text("memory_kind") == "allocated") {
+  tell_unread_figures(row, result.assumed);
+  const auto bytes = figure(row, "peak_memory_bytes");
+  const auto low = figure(row, "peak_memory_bytes_low");
+  const auto high = figure(row, "peak_memory_bytes_high");
+  const std::string kind = text_about_figures(row, "memory_kind");
+  if (kind == "allocated") {
     if (bytes) {
       result.allocated_bytes = Interval{*bytes, *bytes, *bytes};
     } else if (low && high) {
       result.allocated_bytes = Interval{(*low + *high) / 2, *low, *high};
     }
   }
-  result.reserved_bytes = row.number("reserved_memory_bytes");
-  if (!result.reserved_bytes && row.text("memory_kind") == "reserved")
-    result.reserved_bytes = bytes;
-  result.tflops = row.number("tflops_per_gpu");
+  result.reserved_bytes = figure(row, "reserved_memory_bytes");
+  if (!result.reserved_bytes && kind == "reserved") result.reserved_bytes = bytes;
+  result.tflops = figure(row, "tflops_per_gpu");
   const RowReader derived = row.object("derived");
-  result.tokens_per_s = row.number("tokens_per_s_per_gpu");
-  if (!result.tokens_per_s) result.tokens_per_s = derived.number("tokens_per_s_per_gpu");
-  result.step_seconds = row.number("step_time_s");
-  if (!result.step_seconds) result.step_seconds = derived.number("step_time_s");
-  result.accounting = row.text("flops_accounting");
+  result.tokens_per_s = figure(row, "tokens_per_s_per_gpu");
+  if (!result.tokens_per_s) result.tokens_per_s = figure(derived, "tokens_per_s_per_gpu");
+  result.step_seconds = figure(row, "step_time_s");
+  if (!result.step_seconds) result.step_seconds = figure(derived, "step_time_s");
+  result.accounting = text_about_figures(row, "flops_accounting");
   for (const std::string& what : row.texts("priceable")) {
     result.is_for_memory = result.is_for_memory || what == "memory";
     result.is_for_throughput = result.is_for_throughput || what == "throughput";
@@ -392,13 +451,13 @@ void read_accounting(const RowReader& row, PublishedRow& result) {
   };
   const RowReader derived = row.object("derived");
   for (const char* key : {"gflop_per_token_published_accounting", "gflop_per_token_published"}) {
-    const std::optional<double> stated = derived.number(key);
+    const std::optional<double> stated = figure(derived, key);
     if (!stated || *stated <= 0) continue;
     result.gflop_per_token = *stated;
     tell("by the row's own figure");
     return;
   }
-  const std::optional<double> tokens = row.number("tokens_per_s_per_gpu");
+  const std::optional<double> tokens = figure(row, "tokens_per_s_per_gpu");
   if (result.tflops && *result.tflops > 0 && tokens && *tokens > 0) {
     result.gflop_per_token = *result.tflops * 1e3 / *tokens;
     tell("as the row's TFLOP/s and tokens/s say");
@@ -492,12 +551,24 @@ void read_machine_and_model(const RowReader& row, const std::string& source, Pub
   result.run.hardware = result.hardware.get();
 }
 
-PublishedRow row_of(const json& document, const std::string& source, size_t number,
+/// The row with objects where a text says what counts most of one: "optimizer": "muon".
+json with_objects(json row) {
+  constexpr std::pair<const char*, const char*> kParts[] = {{"optimizer", "type"},
+                                                            {"software", "name"}};
+  for (const auto& [key, part] : kParts) {
+    const auto found = row.find(key);
+    if (found != row.end() && found->is_string()) *found = json::object({{part, *found}});
+  }
+  return row;
+}
+
+PublishedRow row_of(const json& stated, const std::string& source, size_t number,
                     std::set<std::string>* asked = nullptr) {
   PublishedRow result;
   result.id = fmt::format("row-{}", number);
   try {
-    if (!document.is_object()) throw base::UsageError("is no object");
+    if (!stated.is_object()) throw base::UsageError("is no object");
+    const json document = with_objects(stated);
     const RowReader row(document, asked);
     result.id = row.text("id", result.id);
     result.source = row.text("source");

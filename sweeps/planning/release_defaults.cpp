@@ -10,6 +10,7 @@
 
 #include "engine/spec/dialects/run_config.h"
 #include "sweeps/planning/row_flags.h"
+#include "sweeps/planning/row_software.h"
 #include "sweeps/planning/row_words.h"
 #include "tuner/planner/rates.h"
 
@@ -254,10 +255,7 @@ void take_unstated(const RowReader& row, PublishedRow& result) {
 }  // namespace
 
 void apply_release_defaults(const RowReader& row, PublishedRow& result) {
-  const RowReader software = row.object("software");
-  if (software.has("name") && software.at("name") == "Megatron-Bridge") {
-    Defaults(row, result).apply();
-  }
+  if (is_megatron_bridge(row.object("software").word("name"))) Defaults(row, result).apply();
   take_unstated(row, result);
 }
 

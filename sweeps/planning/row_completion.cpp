@@ -157,6 +157,19 @@ std::vector<PlanRun> leaner_runs(const RowReader& row, const PublishedRow& resul
   }
   or_with(is_key_open("activation_offload"),
           [&](PlanRun& run) { add_all(run, known, &PlanKnobs::offload); });
+  // Last: other choices are more likely. With weights in 8 bits alone no optimizer is on the host.
+  if (!row.has("precision") && own.hardware->fp8_flops_per_s > 0) {
+    const std::vector<PlanRun> wide = runs;
+    for (const PlanRun& other : wide) {
+      PlanRun narrow = other;
+      narrow.knobs.precision = spec::PrecisionRecipe::fp8_current;
+      runs.push_back(narrow);
+      if (!is_open("fp8_param_gather")) continue;
+      narrow.knobs.fp8_param_gather = true;
+      narrow.knobs.optimizer_offload_ratio = own.knobs.optimizer_offload_ratio;
+      runs.push_back(narrow);
+    }
+  }
   // What excludes each other nobody ran. Of other engines the rules say nothing.
   if (!result.is_of_other_engine) {
     std::erase_if(runs, [&](const PlanRun& run) { return planner::breaks_more(run, known); });

@@ -28,7 +28,7 @@ inline constexpr OutputKey kRowKeys[] = {
     {"num_microbatches", "integer", "",
      "Micro-batches of a step; absent: 1. Has to agree with global_batch_size."},
     {"micro_batch_size", "integer", "", "Sequences. Required."},
-    {"software", "object", "", "What trained."},
+    {"software", "object or text", "", "What trained; a text is its name."},
     {"software.name", "text", "",
      "Of Megatron-Bridge what a row leaves open is as its recipes of that date have it. What is "
      "not "
@@ -46,7 +46,8 @@ inline constexpr OutputKey kRowKeys[] = {
     {"vpp", "integer", "",
      "Virtual stages of each pipeline rank; absent: 1. Has to agree with pipeline_layout."},
     {"ep", "integer", "", "Expert-parallel ranks. Required where the model has experts."},
-    {"etp", "integer", "", "Tensor-parallel ranks of experts; absent: 1."},
+    {"etp", "integer", "",
+     "Tensor-parallel ranks of experts; absent: 1. Without experts it counts for nothing."},
     {"pipeline_layout", "text", "", "Stages written by hand, as in Megatron-LM."},
     {"pipeline_split", "list of integers", "", "Layers of each stage, where there is no layout."},
     {"precision", "text", "",
@@ -76,7 +77,7 @@ inline constexpr OutputKey kRowKeys[] = {
      "method: priced as 1, and 0 as none, which is told."},
     {"cuda_graphs", "text or list of texts", "",
      "full_iteration, none (false), partial (true: attn, moe_router, moe_preprocess), or parts as "
-     "in the knob. Absent: as the release has it, or none."},
+     "in the knob, in a text between commas. Absent: as the release has it, or none."},
     {"activation_offload", "list of texts", "",
      "Tensors, as in the knob offload; false or none: none."},
     {"dispatcher", "text", "",
@@ -85,7 +86,7 @@ inline constexpr OutputKey kRowKeys[] = {
     {"fsdp", "true or false, or text", "",
      "megatron (true), torch, none (false); zero-1 and zero-3 are understood, too."},
     {"fsdp_sharding", "text", "", "With fsdp: optim_grads_params (absent), optim or no_shard."},
-    {"optimizer", "object", "", "Its kind and what it keeps."},
+    {"optimizer", "object or text", "", "Its kind and what it keeps; a text is its type."},
     {"optimizer.type", "text", "", "adam, muon or sgd; absent: adam."},
     {"optimizer.distributed", "true or false", "", "Absent: true."},
     {"optimizer.instances", "integer", "", "Copies of its shards; absent: 1."},

@@ -31,9 +31,8 @@ constexpr SoftwareWord kSoftware[] = {
     {"verl", kOther},         {"fsdp", kOther},         {"pytorch", kOther},
 };
 
-}  // namespace
-
-EngineOfSoftware engine_of_software(std::string_view name) {
+/// The small letters and the digits of a name.
+std::string letters_of(std::string_view name) {
   std::string letters;
   for (const char c : name) {
     if (c >= 'A' && c <= 'Z') {
@@ -42,10 +41,21 @@ EngineOfSoftware engine_of_software(std::string_view name) {
       letters += c;
     }
   }
+  return letters;
+}
+
+}  // namespace
+
+EngineOfSoftware engine_of_software(std::string_view name) {
+  const std::string letters = letters_of(name);
   for (const SoftwareWord& row : kSoftware) {
     if (letters.find(row.word) != std::string::npos) return row.engine;
   }
   return EngineOfSoftware::unknown;
+}
+
+bool is_megatron_bridge(std::string_view name) {
+  return letters_of(name).find("megatronbridge") != std::string::npos;
 }
 
 }  // namespace moetune::sweeps

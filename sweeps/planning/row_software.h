@@ -14,5 +14,7 @@ enum class EngineOfSoftware : uint8_t {
 
 /// By a name in any spelling: "NeMo 2.0", "verl (Megatron backend)", "NeMo AutoModel".
 EngineOfSoftware engine_of_software(std::string_view name);
+/// Whether its recipes say what a row leaves open: "Megatron Bridge", "NVIDIA Megatron-Bridge 0.6".
+bool is_megatron_bridge(std::string_view name);
 
 }  // namespace moetune::sweeps

@@ -66,6 +66,12 @@ const Impossible kImpossible[] = {
        row.update({{"world_size", 64}, {"tp", 64}, {"dp", 1}});
      },
      "tp 64 does not divide the 32 attention heads"},
+    {"experts' ranks without experts",
+     [](json& row) {
+       row = tests::shipped_row("simumax-037");
+       row["ep"] = 2;
+     },
+     "ep 2, and the model has no experts"},
     {"more stages than layers",
      [](json& row) {
        row.update({{"world_size", 64}, {"pp", 64}, {"dp", 1}, {"ep", 1}});
@@ -211,6 +217,23 @@ BOOST_AUTO_TEST_CASE(only_what_is_not_stated_gets_leaner) {
   row.erase("recompute");
   row.erase("activation_offload");
   BOOST_TEST(read(row).leaner.size() == 12U);
+}
+
+// FP8 halves what products keep, and its weights may be kept in 8 bits alone.
+BOOST_AUTO_TEST_CASE(a_precision_that_is_not_stated_may_be_fp8) {
+  const auto num_narrow = [](const json& row) {
+    return std::ranges::count_if(read(row).leaner, [](const tuner::planner::PlanRun& run) {
+      return run.knobs.precision == spec::PrecisionRecipe::fp8_current;
+    });
+  };
+  json row = tests::shipped_row("card-016");
+  row["precision"] = "bf16";
+  BOOST_TEST(num_narrow(row) == 0);
+  row.erase("precision");
+  BOOST_TEST(num_narrow(row) > 0);
+  BOOST_TEST((read(row).run.knobs.precision == spec::PrecisionRecipe::bf16));
+  row["hardware"] = "A100-80G";
+  BOOST_TEST(num_narrow(row) == 0);
 }
 
 // Choices that exclude each other nobody ran: modules that the model lacks, weights in 8 bits alone

@@ -8,6 +8,7 @@
 
 #include "kernels/base/error.h"
 #include "sweeps/planning/estimate.h"
+#include "tests/sweeps/shipped_rows.h"
 
 namespace moetune::sweeps {
 
@@ -70,6 +71,21 @@ BOOST_AUTO_TEST_CASE(names_of_software) {
                            {"soul", kUnknown},
                            {"", kUnknown}}) {
     BOOST_TEST((engine_of_software(name.text) == name.engine), name.text);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(spellings_of_megatron_bridge) {
+  for (const char* name :
+       {"Megatron-Bridge", "Megatron Bridge", "MegatronBridge", "NVIDIA megatron_bridge 0.6"}) {
+    BOOST_TEST(is_megatron_bridge(name), name);
+    nlohmann::json row = tests::shipped_row("bridge-101");
+    const PublishedRow usual = published_rows_of(json::array({row}), "test").front();
+    row["software"]["name"] = name;
+    BOOST_TEST((published_rows_of(json::array({row}), "test").front().run.knobs == usual.run.knobs),
+               name);
+  }
+  for (const char* name : {"Megatron-LM", "Megatron-LM core_v0.19 (bridge of NVLink)", ""}) {
+    BOOST_TEST(!is_megatron_bridge(name), name);
   }
 }
 

@@ -13,6 +13,7 @@
 #include "sweeps/planning/flops_accounting.h"
 #include "sweeps/planning/named_files.h"
 #include "sweeps/planning/published_rows.h"
+#include "tests/sweeps/shipped_rows.h"
 
 namespace moetune::sweeps {
 
@@ -595,6 +596,83 @@ BOOST_AUTO_TEST_CASE(values_of_other_types_are_read) {
   result = read(row);
   BOOST_TEST(result.run.knobs.cuda_graphs.text() == "attn,moe_router,moe_preprocess");
   BOOST_TEST((result.run.knobs.fsdp == spec::Fsdp::none));
+}
+
+// A text stands for the part of an object that people name it by.
+BOOST_AUTO_TEST_CASE(texts_in_the_place_of_objects_are_read) {
+  json row = first_row();
+  row["optimizer"] = "Muon";
+  row["software"] = "torchtitan";
+  PublishedRow result = read(row);
+  BOOST_TEST_REQUIRE(result.reason.empty(), result.reason);
+  BOOST_TEST((result.run.knobs.optimizer == spec::OptimizerKind::muon));
+  BOOST_TEST(result.is_of_other_engine);
+  row["optimizer"] = "unknown";
+  row["software"] = "not stated";
+  result = read(row);
+  BOOST_TEST((result.run.knobs.optimizer == spec::OptimizerKind::adam));
+  BOOST_TEST(is_told(result, "software Megatron-Core: the row does not say"));
+  row["optimizer"] = "lion";
+  BOOST_TEST(is_told(read(row), "optimizer.type adam: 'lion' is not known"));
+}
+
+BOOST_AUTO_TEST_CASE(parts_in_graphs_may_stand_in_one_text) {
+  const auto graphs_of = [](const json& stated) {
+    json row = first_row();
+    row["cuda_graphs"] = stated;
+    return read(row).run.knobs.cuda_graphs.text();
+  };
+  const std::string parts = graphs_of({"attn", "moe_router"});
+  BOOST_TEST(parts == "attn,moe_router");
+  for (const char* text :
+       {"attn,moe_router", "attn, MoE-router", "attn + moe_router", "attn,moe_router,"}) {
+    BOOST_TEST(graphs_of(text) == parts, text);
+  }
+  BOOST_TEST(graphs_of("full iteration") == "full_iteration");
+  json row = first_row();
+  row["cuda_graphs"] = "attn, somehow";
+  BOOST_TEST(is_told(read(row), "cuda_graphs without 'somehow': the part is not known"));
+}
+
+// The run is priced, and only what was measured of it is not known.
+BOOST_AUTO_TEST_CASE(figures_that_are_no_numbers_are_told) {
+  json row = first_row();
+  row["memory_kind"] = "allocated";
+  row["peak_memory_bytes"] = "65 GB";
+  row["tokens_per_s_per_gpu"] = "12,000";
+  row["step_time_s"] = {1, 2};
+  row["tflops_per_gpu"] = -3;
+  row["flops_accounting"] = 3;
+  row["derived"] = {{"step_time_s", "2 s"}};
+  const PublishedRow result = read(row);
+  BOOST_TEST_REQUIRE(result.reason.empty(), result.reason);
+  BOOST_TEST(!result.allocated_bytes.has_value());
+  BOOST_TEST(!result.tokens_per_s.has_value());
+  BOOST_TEST(!result.step_seconds.has_value());
+  BOOST_TEST(!result.tflops.has_value());
+  for (const char* told :
+       {"peak_memory_bytes not read: '65 GB' is no number",
+        "tokens_per_s_per_gpu not read: '12,000'", "step_time_s not read: '[1,2]'",
+        "tflops_per_gpu not read: '-3'", "flops_accounting not read: '3' is no text",
+        "derived.step_time_s not read: '2 s'"}) {
+    BOOST_TEST(is_told(result, told), told);
+  }
+  row["step_time_s"] = 2.0;
+  BOOST_TEST((read(row).step_seconds == 2.0));
+  // What is asked for is no such figure.
+  row["seq_length"] = "8k";
+  BOOST_TEST(!read(row).reason.empty());
+}
+
+// Megatron's own is that of attention, of models without experts, too.
+BOOST_AUTO_TEST_CASE(slices_of_experts_count_where_there_are_some) {
+  json row = tests::shipped_row("simumax-037");
+  const PublishedRow plain = read(row);
+  row["etp"] = 2;
+  const PublishedRow sliced = read(row);
+  BOOST_TEST_REQUIRE(sliced.reason.empty(), sliced.reason);
+  BOOST_TEST((sliced.run.knobs == plain.run.knobs));
+  BOOST_TEST(is_told(sliced, "etp 1: the row says 2, and the model has no experts"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

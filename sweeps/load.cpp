@@ -20,6 +20,7 @@
 #include "engine/spec/spec_files.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -201,6 +202,11 @@ std::string read_at_most(std::istream& in, size_t max_bytes, const std::string& 
   return text;
 }
 
+std::string shown_path(std::string_view path) {
+  constexpr size_t kMostBytes = 200;
+  return base::shortened(path, kMostBytes);
+}
+
 std::string read_standard_input() { return read_at_most(std::cin, kMaxSpecBytes, kStandardInput); }
 
 std::string read_spec_file(const std::string& path) {
@@ -215,7 +221,8 @@ std::string read_spec_file(const std::string& path) {
   }
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    throw base::UsageError(fmt::format("{}: cannot be read: {}", path, std::strerror(errno)));
+    throw base::UsageError(
+        fmt::format("{}: cannot be read: {}", shown_path(path), std::strerror(errno)));
   }
   // A device or a pipe has no size: its end may never come.
   return read_at_most(file, kMaxSpecBytes, path);
@@ -232,7 +239,8 @@ std::string spec_path(const std::string& path_or_name) {
   // Who reads it says what is wrong with a folder, or with a path that cannot be a name.
   if (std::filesystem::exists(path, error) || path.find('/') != std::string::npos) return path;
   throw base::UsageError(fmt::format("{}: there is no such file, and no sweep of that name; {}",
-                                     path, spec::library_hint(spec::Shelf::sweep, path)));
+                                     shown_path(path),
+                                     spec::library_hint(spec::Shelf::sweep, path)));
 }
 
 Loaded<spec::SweepSpec> load_sweep(const std::string& path_or_name) {

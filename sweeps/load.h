@@ -13,6 +13,8 @@ namespace moetune::sweeps {
 
 /// What standard input is called in messages.
 inline constexpr const char* kStandardInput = "standard input";
+/// A word of a person that stands for a file, for messages: it may be a whole command.
+std::string shown_path(std::string_view path);
 /// All of it. Throws base::UsageError, which names it, where that is more than `max_bytes`: what
 /// has no end is not read without one.
 std::string read_at_most(std::istream& in, size_t max_bytes, const std::string& name);

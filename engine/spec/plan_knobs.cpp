@@ -185,11 +185,6 @@ consteval bool has_each_once() {
 }
 static_assert(has_each_once(), "no member of PlanKnobs has two rows");
 
-[[noreturn]] void refuse_value(const PlanKnobRow& row, std::string_view value) {
-  throw UsageError(fmt::format("knob '{}' is '{}', expected {}", row.name,
-                               base::shortened(value, kMostKnobBytes), row.values));
-}
-
 template <class Number>
 std::optional<Number> number_of(std::string_view text) {
   Number value{};
@@ -205,6 +200,20 @@ int32_t least_of(int32_t PlanKnobs::*member) {
                            member == &PlanKnobs::cuda_graph_warmup_steps ||
                            member == &PlanKnobs::moe_flex_dispatcher_num_sms;
   return may_be_open ? 0 : 1;
+}
+
+/// Of sizes with both ends, as numbers such as 1e9 break none that is told.
+std::string expected_of(const PlanKnobRow& row) {
+  const auto* size = std::get_if<int32_t PlanKnobs::*>(&row.member);
+  if (size == nullptr) return std::string(row.values);
+  const std::string_view values = row.values;
+  return fmt::format("a whole number from {} to {}{}", least_of(*size), kMaxSize,
+                     values.substr(std::min(values.find(';'), values.size())));
+}
+
+[[noreturn]] void refuse_value(const PlanKnobRow& row, std::string_view value) {
+  throw UsageError(fmt::format("knob '{}' is '{}', expected {}", row.name,
+                               base::shortened(value, kMostKnobBytes), expected_of(row)));
 }
 
 float most_of(float PlanKnobs::*member) {

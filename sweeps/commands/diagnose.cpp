@@ -58,6 +58,7 @@ int run_diagnose_command(const CommandOptions& options) {
   if (files.empty()) {
     throw base::UsageError("a folder or file of the run is missing: moetune diagnose FILE...");
   }
+  for (const std::string& file : files) check_is_no_command(file);
   AboutRun about;
   for (const auto& [option, needs] : {std::pair{"hardware", "gpus"}, std::pair{"dialect", "run"}}) {
     if (options.has(option) && !options.has(needs)) {

@@ -240,7 +240,10 @@ int run_estimate_command(const CommandOptions& options) {
   if (options.has("rows") + options.has("run") + options.has("spec") != 1) {
     throw base::UsageError("expected one of SPEC, --rows FILE and --run COMMAND");
   }
-  if (options.has("spec")) return estimate_spec(options);
+  if (options.has("spec")) {
+    check_is_no_command(options.text("spec"));
+    return estimate_spec(options);
+  }
   if (options.has("run")) return estimate_one(options, calibration);
   const std::vector<PublishedRow> rows = load_rows(options.text("rows"));
   const json document = estimate_rows(rows, calibration);

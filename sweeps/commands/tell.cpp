@@ -7,6 +7,7 @@
 #include "kernels/base/error.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/conduct_sweep.h"
+#include "sweeps/load.h"
 
 namespace moetune::sweeps {
 
@@ -41,7 +42,7 @@ int run_tell_command(const CommandOptions& options) {
   for (const std::string& file : told.files) {
     std::error_code error;
     if (!std::filesystem::exists(file, error)) {
-      throw base::UsageError(fmt::format("{}: there is no such file or folder", file));
+      throw base::UsageError(fmt::format("{}: there is no such file or folder", shown_path(file)));
     }
   }
   return conduct_sweep(options, told);

@@ -209,6 +209,15 @@ dialects::RunConfig run_config_of(const NamedRunText& run, int64_t otherwise) {
   return dialects::import_run(run.text, run.dialect, how);
 }
 
+void check_is_no_command(const std::string& word) {
+  std::error_code error;
+  const bool is_one_word = word.find_first_of(" \t\n") == std::string::npos;
+  if (is_one_word || std::filesystem::exists(word, error)) return;
+  if (!dialects::detect_dialect(word)) return;
+  throw base::UsageError(
+      fmt::format("'{}' is a command of a run and no file: put it behind --run", shown_path(word)));
+}
+
 NamedRunText named_run_text(const CommandOptions& options, const char* option, int64_t world_size,
                             const spec::ModelSpec* model) {
   NamedRunText run;
@@ -224,7 +233,8 @@ NamedRunText named_run_text(const CommandOptions& options, const char* option, i
     run.how.source = run.text;
     run.text = read_spec_file(run.text);
   } else if (!run.text.empty() && run.text.find_first_of(" \t\n=:") == std::string::npos) {
-    throw base::UsageError(fmt::format("'{}' is neither a file nor a command of a run", run.text));
+    throw base::UsageError(
+        fmt::format("'{}' is neither a file nor a command of a run", shown_path(run.text)));
   }
   if (options.has("dialect")) {
     run.dialect = dialect_named(options, "dialect");

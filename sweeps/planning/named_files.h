@@ -27,6 +27,9 @@ std::string dialect_names();
 /// The dialect that an option names. Throws base::UsageError, with all names, for another text.
 spec::dialects::Dialect dialect_named(const CommandOptions& options, const char* option);
 
+/// Throws base::UsageError for a command of a run where a file is expected: --run takes one.
+void check_is_no_command(const std::string& word);
+
 /// A run in another framework's settings, as an option names it.
 struct NamedRunText {
   std::string text;

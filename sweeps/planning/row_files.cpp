@@ -21,7 +21,7 @@ std::vector<PublishedRow> load_rows(const std::string& path) {
     text = read_at_most(std::cin, kMost, name);
   } else {
     std::ifstream file(path, std::ios::binary);
-    if (!file) throw base::UsageError(fmt::format("{}: cannot be read", path));
+    if (!file) throw base::UsageError(fmt::format("{}: cannot be read", shown_path(path)));
     text = read_at_most(file, kMost, name);
   }
   return published_rows_of(spec::parse_json(text, name), name);

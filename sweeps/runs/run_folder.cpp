@@ -16,6 +16,7 @@
 #include "kernels/base/error.h"
 #include "profiler/import/byte_source.h"
 #include "profiler/import/trace_files.h"
+#include "sweeps/load.h"
 #include "sweeps/runs/read_log.h"
 
 namespace moetune::sweeps {
@@ -211,7 +212,7 @@ RunFolder find_run_files(const std::string& path) {
     return folder;
   }
   if (!fs::is_directory(path, error)) {
-    throw base::UsageError(fmt::format("{}: is neither a file nor a folder", path));
+    throw base::UsageError(fmt::format("{}: is neither a file nor a folder", shown_path(path)));
   }
   // Two links to one file are one file.
   std::set<fs::path> known;

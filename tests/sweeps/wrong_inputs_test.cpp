@@ -122,6 +122,20 @@ const Typed kTyped[] = {
      "",
      "'--tensor-model-parallel-size' is 'two'"},
     {{"estimate"}, "", "expected one of SPEC, --rows FILE and --run COMMAND"},
+    {{"plan", "--model", "llama3-8b", "--hardware", "h100-80g", "--fix", "tp=1e9"},
+     "",
+     "knob 'tp' is '1e9', expected a whole number from 1 to 1048576"},
+    {{"plan", "--model", "llama3-8b", "--hardware", "h100-80g", "--fix", "first_stage_layers=-1"},
+     "",
+     "expected a whole number from 0 to 1048576; 0 is an even split"},
+    {{"estimate", "torchrun pretrain_gpt.py --tensor-model-parallel-size 2"},
+     "",
+     "'torchrun pretrain_gpt.py --tensor-model-parallel-size 2' is a command of a run and no file: "
+     "put it behind --run"},
+    {{"diagnose", "torchrun pretrain_gpt.py --tensor-model-parallel-size 2"},
+     "",
+     "put it behind --run"},
+    {{"estimate", "my sweep"}, "", "my sweep: there is no such file, and no sweep of that name"},
     {{"diagnose"}, "", "a folder or file of the run is missing"},
     {{"diagnose", "nowhere@"}, "", "is neither a file nor a folder"},
     {{"diagnose", "wrong.json@"}, "hello", "is no log, trace or configuration"},
@@ -451,6 +465,24 @@ BOOST_AUTO_TEST_CASE(all_broken_rules_are_one_message) {
   write_sweep([](json&) {});
   check_helps({"sweep", file, "--db", db, "--set", "micro_batch_size=3"},
               "sweep.json: key 'knobs.micro_batch_size' breaks the rule");
+}
+
+// Whoever pastes a command does not have to read all of it again.
+BOOST_AUTO_TEST_CASE(a_long_command_is_cut) {
+  std::string command = "torchrun pretrain_gpt.py --tensor-model-parallel-size 2";
+  for (int i = 0; i < 1000; ++i) command += " --flag value";
+  const std::string name(5000, 'x');
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"estimate", command},
+                                                {"diagnose", command},
+                                                {"estimate", name},
+                                                {"diagnose", name},
+                                                {"import", name},
+                                                {"estimate", "--rows", command}}) {
+    const Answer answer = run(words);
+    BOOST_TEST(answer.code == 2);
+    BOOST_TEST(answer.err.size() < 800U, answer.err.substr(0, 1000));
+    BOOST_TEST(tests::contains(answer.err, words.back().substr(0, 40)), answer.err.substr(0, 1000));
+  }
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -137,10 +137,22 @@ void make_model(Reading& in) {
   if (in.traits.contains("mtp_num_layers")) {
     in.run.mtp_depth = in.traits["mtp_num_layers"].get<int64_t>();
   }
-  in.problems.attempt([&] { in.run.model = huggingface_of(in.traits, in.run.notes); });
+  json traits = in.traits;
+  const int64_t padded = traits.value("padded_vocab_size", int64_t{0});
+  // Rows that no word has cost as much as others.
+  if (padded > 0 && !traits.contains("vocab_size")) traits["vocab_size"] = padded;
+  in.problems.attempt([&] { in.run.model = huggingface_of(traits, in.run.notes); });
   if (in.run.model.contains("vocab_size") && in.run.model.contains("model_type")) {
-    // Megatron pads the table so that every tensor-parallel rank gets the same.
     const auto vocab = in.run.model["vocab_size"].get<int64_t>();
+    if (padded >= vocab) {
+      in.run.model["padded_vocab_size"] = padded;
+      return;
+    }
+    if (padded > 0) {
+      in.note(fmt::format("'{}' is {}, less than the vocabulary of {}: it is padded as usual",
+                          in.key("padded_vocab_size"), padded, vocab));
+    }
+    // Megatron pads the table so that every tensor-parallel rank gets the same.
     const int64_t multiple =
         in.traits.value("make_vocab_size_divisible_by", kDefaultVocabMultiple) * in.run.knobs.tp;
     if (multiple > 0) {

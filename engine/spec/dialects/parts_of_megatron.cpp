@@ -419,7 +419,14 @@ void read_sharding(Reading& in) {
   fsdp = is_megatron ? Fsdp::megatron : (is_torch ? Fsdp::torch : Fsdp::none);
   if (!is_megatron) return;
   if (in.parts.word("ckpt_format") != "fsdp_dtensor") in.parts.leave("ckpt_format");
+  const bool is_said = in.parts.has("data_parallel_sharding_strategy");
   const std::string strategy = in.parts.word("data_parallel_sharding_strategy");
+  // It was no_shard as long as it went by --use-custom-fsdp, and beyond.
+  if (!is_said && in.dialect == Dialect::megatron_lm) {
+    in.note(fmt::format("'{}' is not said: {}, as in {}; older releases shard nothing unasked",
+                        in.key("data_parallel_sharding_strategy"), strategy,
+                        dialect_row(in.dialect).release));
+  }
   if (strategy != "optim_grads_params") {
     in.parts.leave("data_parallel_sharding_strategy");
     in.note(fmt::format("'{}' is '{}': moetune knows only optim_grads_params",

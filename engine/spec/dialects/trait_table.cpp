@@ -33,6 +33,8 @@ constexpr Row kTraits[] = {
     {"num_query_groups", kSize, same("--num-query-groups"), {}},
     {"kv_channels", kSize, same("--kv-channels"), {}},
     {"vocab_size", kSize, same("--vocab-size"), {}},
+    // Of forks of Megatron-LM, and in its argument dumps: rows of the table of words.
+    {"padded_vocab_size", kSize, {"--padded-vocab-size", "", "", ""}, {}},
     {"make_vocab_size_divisible_by", kSize, same("--make-vocab-size-divisible-by"), {}},
     {"max_position_embeddings", kSize, same_but("--max-position-embeddings", ""), {}},
     {"position_embedding_type",

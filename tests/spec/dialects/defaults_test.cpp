@@ -161,5 +161,21 @@ BOOST_AUTO_TEST_CASE(virtual_stages_that_primus_cannot_say) {
                       "contradict each other"));
 }
 
+// Older releases shard nothing unless they are told to.
+BOOST_AUTO_TEST_CASE(what_the_fsdp_of_megatron_shards_unasked_is_told) {
+  const std::string told = "'--data-parallel-sharding-strategy' is not said: optim_grads_params";
+  for (const char* flag : {"--use-megatron-fsdp", "--use-custom-fsdp"}) {
+    const RunConfig run = of_megatron(flag);
+    BOOST_TEST((run.knobs.fsdp == Fsdp::megatron));
+    BOOST_TEST(has_note(run, told), flag);
+    BOOST_TEST(has_note(run, dialect_row(megatron_lm).release), flag);
+  }
+  BOOST_TEST(!has_note(of_megatron("--use-megatron-fsdp --data-parallel-sharding-strategy "
+                                   "optim_grads_params"),
+                       "sharding-strategy"));
+  BOOST_TEST(!has_note(of_megatron("--use-torch-fsdp2"), "sharding-strategy"));
+  BOOST_TEST(!has_note(of_megatron(""), "sharding-strategy"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::spec::dialects

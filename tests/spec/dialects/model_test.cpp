@@ -200,6 +200,29 @@ BOOST_DATA_TEST_CASE(a_model_comes_back, boost::unit_test::data::make(samples::k
   }
 }
 
+// Forks of Megatron-LM say the rows of the table of words, often without the words.
+BOOST_AUTO_TEST_CASE(a_padded_vocabulary_is_read) {
+  const std::string sizes =
+      "--num-layers 4 --hidden-size 64 --num-attention-heads 8 --swiglu --disable-bias-linear "
+      "--normalization RMSNorm --position-embedding-type rope --max-position-embeddings 128 "
+      "--untie-embeddings-and-output-weights --tensor-model-parallel-size 2 ";
+  const auto vocab_of = [&](const std::string& flags) {
+    const RunConfig run = import_run(sizes + flags, Dialect::megatron_lm);
+    return std::pair(run.model.value("vocab_size", 0), run.model.value("padded_vocab_size", 0));
+  };
+  BOOST_TEST((vocab_of("--vocab-size 1000") == std::pair(1000, 1024)));
+  BOOST_TEST((vocab_of("--padded-vocab-size 1000") == std::pair(1000, 1000)));
+  BOOST_TEST((vocab_of("--vocab-size 1000 --padded-vocab-size 1002") == std::pair(1000, 1002)));
+  // One of another model's is none.
+  BOOST_TEST((vocab_of("--vocab-size 1000 --padded-vocab-size 512") == std::pair(1000, 1024)));
+  const RunConfig run = import_run(sizes + "--padded-vocab-size 1000", Dialect::megatron_lm);
+  BOOST_TEST(run.unknown.empty());
+  for (const std::string& note : run.notes)
+    BOOST_TEST(!samples::contains(note, "vocabulary"), note);
+  BOOST_TEST(samples::contains(export_run(run, Dialect::megatron_lm), "--padded-vocab-size 1000"));
+  BOOST_TEST(samples::contains(export_run(run, Dialect::megatron_bridge), "model.vocab_size=1000"));
+}
+
 // Families that the reference has flags for only in part: the rest is told.
 BOOST_AUTO_TEST_CASE(sizes_are_written_and_the_rest_is_told) {
   const auto written = [](const json& model) {

@@ -27,8 +27,10 @@ struct SignalWords {
   std::string_view words;  ///< its name first
 };
 constexpr std::array kSignalWords = {
+    SignalWords{4, "SIGILL: the processor has no such instruction"},
     SignalWords{kAbort, "SIGABRT: a watchdog or an assertion of C++"},
     SignalWords{7, "SIGBUS: most often /dev/shm is full"},
+    SignalWords{8, "SIGFPE: a whole number was divided by zero"},
     SignalWords{kKill, "SIGKILL: most often the host ran out of memory, or a scheduler ended it"},
     SignalWords{11, "SIGSEGV: it touched memory that is not its own"},
     SignalWords{kTerminate, "SIGTERM: asked to end, most often because another rank had failed"},
@@ -42,13 +44,18 @@ std::string exit_words(int code) {
   return fmt::format("exit code {}", code);
 }
 
-/// What srun calls a task that a signal has ended. Of others there are rows with words.
-struct TaskEnd {
+/// What srun, with a colon, and shells call a process that a signal has ended. Of others there are
+/// rows with words.
+struct ProcessEnd {
   std::string_view anchor;
   int signal;
 };
-constexpr std::array kTaskEnds = {TaskEnd{": Killed", kKill}, TaskEnd{": Terminated", kTerminate},
-                                  TaskEnd{": Aborted", kAbort}};
+constexpr std::array kProcessEnds = {
+    ProcessEnd{": Killed", kKill},        ProcessEnd{": Terminated", kTerminate},
+    ProcessEnd{": Aborted", kAbort},      ProcessEnd{"Killed", kKill},
+    ProcessEnd{"Terminated", kTerminate}, ProcessEnd{"Aborted", kAbort},
+    ProcessEnd{"Illegal instruction", 4}, ProcessEnd{"Floating point exception", 8}};
+constexpr std::string_view kDumped = "(core dumped)";
 
 /// What a command that trains has in it, as a shell shows it. Others, such as "nvidia-smi dmon", a
 /// script has started beside it.
@@ -86,6 +93,25 @@ void add_end(LogCollector& log, int rank, int code, std::string_view forced_by,
   detail += more;
   Failure* failure = log.add_failure(row, rank, detail);
   if (failure != nullptr) failure->exit_code = code;
+}
+
+/// Adds the end of a process by the signal of the form's anchor.
+bool add_signalled(const FailureForm& form, int rank, LogCollector& log) {
+  const auto* const end = std::ranges::find(kProcessEnds, form.anchor, &ProcessEnd::anchor);
+  if (end == kProcessEnds.end()) return false;
+  const bool is_forced = end->signal == kKill && log.is_step_ended;
+  add_end(log, rank, -end->signal, is_forced ? "SIGKILL of Slurm, as the step was ended" : "", "");
+  return true;
+}
+
+/// "job.sh: line 12:  4242 ": the process's number stands behind the line's.
+bool is_place_in_script(std::string_view front) {
+  const size_t line = front.rfind(": line ");
+  const size_t colon = line == std::string_view::npos ? line : front.find(": ", line + 2);
+  if (colon == std::string_view::npos) return false;
+  const std::string_view pid = log_text::bare(front.substr(colon + 2));
+  return !pid.empty() &&
+         std::ranges::all_of(pid, [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
 }  // namespace
@@ -132,29 +158,18 @@ bool read_signalled_task(const FailureForm& form, std::string_view text, size_t 
                          LogCollector& log) {
   const std::string_view rest = log_text::bare(text.substr(at + form.anchor.size()));
   const bool is_task = text.substr(0, at).rfind(": task") != std::string_view::npos;
-  if (!is_task || !(rest.empty() || rest == "(core dumped)")) return false;
-  const auto* const end = std::ranges::find(kTaskEnds, form.anchor, &TaskEnd::anchor);
-  if (end == kTaskEnds.end()) return false;
-  const bool is_forced = end->signal == kKill && log.is_step_ended;
-  add_end(log, rank_in(text), -end->signal,
-          is_forced ? "SIGKILL of Slurm, as the step was ended" : "", "");
-  return true;
+  if (!is_task || !(rest.empty() || rest == kDumped)) return false;
+  return add_signalled(form, rank_in(text), log);
 }
 
-bool read_killed_by_shell(const FailureForm& form, std::string_view text, size_t at,
-                          LogCollector& log) {
-  // The process's number stands between the line's and the word.
+bool read_signalled_command(const FailureForm& form, std::string_view text, size_t at,
+                            LogCollector& log) {
   const std::string_view front = text.substr(0, at);
-  const size_t line = front.rfind(": line ");
-  const size_t colon = line == std::string_view::npos ? line : front.find(": ", line + 2);
-  if (colon == std::string_view::npos) return false;
-  const std::string_view pid = log_text::bare(front.substr(colon + 2));
-  const bool is_number = !pid.empty() && std::ranges::all_of(pid, [](unsigned char c) {
-    return std::isdigit(c) != 0;
-  });
-  if (!is_number || !may_train(log_text::bare(text.substr(at + form.anchor.size())))) return false;
-  add_end(log, -1, -kKill, "", "");
-  return true;
+  std::string_view rest = log_text::bare(text.substr(at + form.anchor.size()));
+  if (rest.starts_with(kDumped)) rest = log_text::bare(rest.substr(kDumped.size()));
+  const bool is_alone = rest.empty() && log_text::bare(front).empty();
+  if (!is_alone && !(is_place_in_script(front) && may_train(rest))) return false;
+  return add_signalled(form, -1, log);
 }
 
 bool read_killed_worker(const FailureForm& form, std::string_view text, size_t, LogCollector& log) {

@@ -23,8 +23,9 @@ FailureReader read_named_signal;
 /// "srun: error: node01: task 5: Killed", "tasks 0-3: Terminated".
 FailureReader read_signalled_task;
 /// "job.sh: line 12:  4242 Killed                  torchrun ..." of a shell, of what trains only:
-/// scripts kill what they had started beside it.
-FailureReader read_killed_by_shell;
+/// scripts kill what they had started beside it. Of what somebody has typed, and within sh -c, the
+/// words stand alone: "Aborted (core dumped)".
+FailureReader read_signalled_command;
 /// "DataLoader worker (pid 4242) is killed by signal: Killed." of PyTorch.
 FailureReader read_killed_worker;
 /// "srun: Terminating StepId=4242.0", "srun: Job step aborted: Waiting up to 32 seconds ...".

@@ -27,10 +27,10 @@ using processes::read_box_root;
 using processes::read_box_time;
 using processes::read_exit_code;
 using processes::read_forced;
-using processes::read_killed_by_shell;
 using processes::read_killed_worker;
 using processes::read_named_signal;
 using processes::read_on_signal;
+using processes::read_signalled_command;
 using processes::read_signalled_task;
 using processes::read_step_end;
 using processes::read_task;
@@ -581,7 +581,11 @@ constexpr FailureForm kFailureForms[] = {
     {"box", ": Killed", kCrashed, Blame::consequence, "", read_signalled_task},
     {"box", ": Terminated", kCrashed, Blame::consequence, "", read_signalled_task},
     {"box", ": Aborted", kCrashed, Blame::consequence, "", read_signalled_task},
-    {"box", " Killed  ", kCrashed, Blame::consequence, "", read_killed_by_shell},
+    {"box", "Killed", kCrashed, Blame::consequence, "", read_signalled_command},
+    {"box", "Terminated", kCrashed, Blame::consequence, "", read_signalled_command},
+    {"box", "Aborted", kCrashed, Blame::consequence, "", read_signalled_command},
+    {"box", "Illegal instruction", kCrashed, Blame::consequence, "", read_signalled_command},
+    {"box", "Floating point exception", kCrashed, Blame::consequence, "", read_signalled_command},
     // Without words of their own: told by what stands around them.
     {"assertion", "", kFailed, Blame::cause, "a rule is broken"},
     {"configuration", "", kFailed, Blame::cause, "the configuration was refused"},

@@ -4,7 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/spec/dialects/text_cursor.h"
 #include "engine/spec/dialects/texts.h"
@@ -91,27 +96,67 @@ struct Place {
   bool is_behind_defaults = false;  ///< one of kDefaults extends it
 };
 
-Node read_chain(const std::string& path, Reading& in, Place place);
+/// Files that extend each other, each of which is read once, however many extend it.
+class Chains {
+ public:
+  explicit Chains(Reading& in) : in_(in) {}
 
-/// What a file says, with all that it extends.
-Node with_bases(Node root, Reading& in, Place of_bases) {
+  /// What a file says, with all that it extends.
+  Node with_bases(Node root, Place of_bases);
+  /// A file with all that it extends; a map without fields where it was not given.
+  const Node& read(const std::string& path, Place place);
+
+ private:
+  Node read_anew(const std::string& name, Place place);
+
+  Reading& in_;
+  /// By their names and Place::is_behind_defaults; empty while they are read.
+  std::map<std::pair<std::string, bool>, Node> known_;
+  std::set<std::string> open_;  ///< being read
+};
+
+/// The files that one extends. Of one that stands there twice the last counts: it says all again.
+std::vector<std::string> bases_of(const Node& root) {
+  std::vector<std::string> paths;
+  const Node* bases = root.find("extends");
+  if (bases == nullptr) return paths;
+  if (bases->kind == Node::Kind::scalar && !bases->is_null()) paths.push_back(bases->text);
+  std::set<std::string_view> names;
+  for (auto base = bases->items.rbegin(); base != bases->items.rend(); ++base) {
+    if (names.insert(base->text).second) paths.push_back(base->text);
+  }
+  std::ranges::reverse(paths);
+  return paths;
+}
+
+Node Chains::with_bases(Node root, Place of_bases) {
   Node all;
   all.kind = Node::Kind::map;
-  if (const Node* bases = root.find("extends")) {
-    const bool is_one = bases->kind == Node::Kind::scalar && !bases->is_null();
-    if (is_one) merge(all, read_chain(bases->text, in, of_bases));
-    for (const Node& base : bases->items) merge(all, read_chain(base.text, in, of_bases));
-  }
+  for (const std::string& path : bases_of(root)) merge(all, read(path, of_bases));
   std::erase_if(root.fields, [](const auto& field) { return field.key == "extends"; });
   merge(all, root);
   return all;
 }
 
-/// A file with all that it extends; a map without fields where it was not given.
-Node read_chain(const std::string& path, Reading& in, Place place) {
+const Node& Chains::read(const std::string& path, Place place) {
   Node none;
   none.kind = Node::Kind::map;
   const std::string name = file_name(path);
+  const auto [known, is_new] = known_.try_emplace({name, place.is_behind_defaults}, none);
+  if (!is_new) {
+    if (open_.contains(name)) in_.problem(fmt::format("'{}' extends itself", shown(name)));
+    return known->second;
+  }
+  const bool is_first = open_.insert(name).second;
+  known->second = read_anew(name, place);
+  if (is_first) open_.erase(name);
+  return known->second;
+}
+
+Node Chains::read_anew(const std::string& name, Place place) {
+  Node none;
+  none.kind = Node::Kind::map;
+  Reading& in = in_;
   const auto file = in.options.files.find(name);
   if (file == in.options.files.end()) {
     if (!place.is_behind_defaults && !holds_defaults(name)) {
@@ -126,7 +171,7 @@ Node read_chain(const std::string& path, Reading& in, Place place) {
   }
   Node root = read_noted_yaml(file->second, name, in);
   substitute(root, in);
-  return with_bases(std::move(root), in,
+  return with_bases(std::move(root),
                     {place.depth + 1, place.is_behind_defaults || holds_defaults(name)});
 }
 
@@ -154,12 +199,13 @@ void read_module(const Node& module, Reading& in) {
   in.run.model_name = model.ends_with(".yaml") ? model.substr(0, model.size() - 5) : model;
   Node all;
   all.kind = Node::Kind::map;
+  Chains chains(in);
   if (!preset.empty() && in.options.files.contains(file_name(preset))) {
-    merge(all, read_chain(preset, in, {}));
+    merge(all, chains.read(preset, {}));
   } else if (!preset.empty() && preset != "pre_trainer.yaml") {
     in.run.is_partial = true;
   }
-  if (!model.empty()) merge(all, read_chain(model, in, {}));
+  if (!model.empty()) merge(all, chains.read(model, {}));
   const bool is_unseen = !model.empty() && !in.options.files.contains(file_name(model));
   if (is_unseen && file_name(model) != kBaseModel) {
     in.note("its experts are taken as those of all of Primus' models: alltoall, grouped products");
@@ -189,7 +235,7 @@ void read_primus(std::string_view text, Reading& in) {
   const Node* modules = root.find("modules");
   if (modules == nullptr) {
     // Only the overrides, or a model's file.
-    flatten(with_bases(std::move(root), in, {}), "", yaml_text, in.settings, in.problems);
+    flatten(Chains(in).with_bases(std::move(root), {}), "", yaml_text, in.settings, in.problems);
     settle_switches(in);
     return;
   }

@@ -177,5 +177,44 @@ BOOST_AUTO_TEST_CASE(what_the_fsdp_of_megatron_shards_unasked_is_told) {
   BOOST_TEST(!has_note(of_megatron(""), "sharding-strategy"));
 }
 
+// Each file is read once: these have ten million ways to the last one.
+BOOST_AUTO_TEST_CASE(models_of_primus_that_extend_each_other_often) {
+  constexpr int kLevels = 7;
+  ImportOptions options;
+  for (int level = 0; level < kLevels; ++level) {
+    std::string file = "extends:\n";
+    for (int i = 0; i < 10; ++i) {
+      file += fmt::format("  - level{}{}.yaml\n", level + 1, level + 1 < kLevels ? i : 0);
+    }
+    for (int i = 0; i < 10; ++i) options.files[fmt::format("level{}{}.yaml", level, i)] = file;
+  }
+  options.files[fmt::format("level{}0.yaml", kLevels)] = "hidden_size: 96\nseed: 1\n";
+  const RunConfig run = import_run("extends: level00.yaml\n" + kPrimusSizes, primus, options);
+  BOOST_TEST(run.model["hidden_size"] == 64);
+  BOOST_TEST(run.unknown.size() == 1U);
+  // Of two the later counts, also where it stands twice.
+  options.files = {{"a.yaml", "seed: 1\n"}, {"b.yaml", "seed: 2\n"}};
+  const auto seed_of = [&](const std::string& bases) {
+    const RunConfig found =
+        import_run("extends: [" + bases + "]\n" + kPrimusSizes, primus, options);
+    return found.unknown.empty() ? std::string() : found.unknown.front().value;
+  };
+  BOOST_TEST(seed_of("a.yaml, b.yaml") == "2");
+  BOOST_TEST(seed_of("b.yaml, a.yaml") == "1");
+  BOOST_TEST(seed_of("a.yaml, b.yaml, a.yaml") == "1");
+}
+
+BOOST_AUTO_TEST_CASE(models_of_primus_that_extend_themselves_are_refused) {
+  const ImportOptions options = {.files = {{"a.yaml", "extends: [b.yaml, c.yaml]\n"},
+                                           {"b.yaml", "seed: 1\n"},
+                                           {"c.yaml", "extends: [b.yaml, a.yaml]\n"}}};
+  try {
+    import_run("extends: a.yaml\n" + kPrimusSizes, primus, options);
+    BOOST_TEST(false, "is not refused");
+  } catch (const base::UsageError& error) {
+    BOOST_TEST(contains(error.what(), "'a.yaml' extends itself"), error.what());
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::spec::dialects

@@ -659,10 +659,27 @@ BOOST_AUTO_TEST_CASE(who_slurm_kills_behind_a_failure_is_a_victim) {
   BOOST_TEST(first.root->kind == "signal");
   BOOST_TEST(first.root->rank == 5);
   BOOST_TEST(first.root->exit_code.value_or(0) == -9);
+  // The same as the shell of each task tells it.
+  const RunFacts shell = facts_of(steps + "srun: error: node01: task 3: Exited with exit code 1\n" +
+                                  "srun: Terminating StepId=4242.0\n" +
+                                  "bash: line 1:  4242 Killed                  python train.py\n");
+  BOOST_TEST(shell.root->kind == "exit-code");
   const RunFacts cancelled =
       facts_of(steps + "slurmstepd: error: *** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 ***\n" +
                "srun: error: node01: tasks 0-7: Killed\n");
   BOOST_TEST(cancelled.root->kind == "slurm-cancelled");
+}
+
+// A shell says no more of who ended: it is nothing where the run goes on, and least where others
+// say why.
+BOOST_AUTO_TEST_CASE(what_a_shell_says_alone_counts_least) {
+  const std::string steps = megatron_steps(1, 3);
+  for (const char* words : {"Killed", "Aborted (core dumped)", "Terminated"}) {
+    const std::string line = std::string(words) + "\n";
+    BOOST_TEST(!facts_of(steps + line + megatron_steps(4, 9)).root.has_value(), words);
+    BOOST_TEST(facts_of(steps + kOom + line).root->kind == "cuda-oom", words);
+    BOOST_TEST(facts_of(steps + "[rank2]: " + line).root->rank == 2, words);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(launchers_name_the_rank_that_ended) {

@@ -291,8 +291,8 @@ profiler::StepFacts step_facts(const spec::TrialSpec& spec, const profiler::Memo
   return facts;
 }
 
-/// Some of the traced steps, each judged alone; the last one is among them, and its critical path is
-/// told, too.
+/// Some of the traced steps, each judged alone; the last one is among them, and its critical path
+/// is told, too.
 std::vector<profiler::StepVerdict> judge_steps(
     const spec::TrialSpec& spec, const std::vector<std::vector<profiler::StepTrace>>& steps,
     const profiler::MemoryFacts& memory, const profiler::ClassificationRules& rules,

@@ -124,10 +124,10 @@ const Typed kTyped[] = {
     {{"estimate"}, "", "expected one of SPEC, --rows FILE and --run COMMAND"},
     {{"plan", "--model", "llama3-8b", "--hardware", "h100-80g", "--fix", "tp=1e9"},
      "",
-     "knob 'tp' is '1e9', expected a whole number from 1 to 1048576"},
+     "knob 'tp' is '1e9', expected 1 to 1048576"},
     {{"plan", "--model", "llama3-8b", "--hardware", "h100-80g", "--fix", "first_stage_layers=-1"},
      "",
-     "expected a whole number from 0 to 1048576; 0 is an even split"},
+     "expected 0 to 1048576; 0 is an even split"},
     {{"estimate", "torchrun pretrain_gpt.py --tensor-model-parallel-size 2"},
      "",
      "'torchrun pretrain_gpt.py --tensor-model-parallel-size 2' is a command of a run and no file: "

@@ -96,8 +96,12 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& 
       plan::layer_dims(spec.model, spec.knobs, spec.training.seq_length, 0);
   const int64_t num_steps =
       std::clamp<int64_t>(spec::total_steps(spec), 1, std::max<int64_t>(1, rows.num_steps()));
+  estimate.is_exact = rows.has_profile() || dims.expert_ranks <= 1 || spec.model.num_experts == 0;
   for (int stage = 0; stage < layout.pp; ++stage) {
     const MemoryScan scan(compiled.stages()[static_cast<size_t>(stage)]);
+    const RankMemory most = estimate.is_exact ? RankMemory() : scan.run([&](int64_t, int64_t) {
+      return rows_at_load(dims, static_cast<double>(dims.expert_ranks));
+    });
     const RankMemory alike = scan.run([&](int64_t, int64_t) { return rows_at_load(dims, load); });
     for (int rank = stage * stage_size; rank < (stage + 1) * stage_size; ++rank) {
       RankMemory highest = alike;
@@ -113,11 +117,14 @@ MemoryEstimate estimate_memory(const spec::TrialSpec& spec, const CompiledStep& 
         }
       }
       estimate.ranks.push_back(with_workspaces(highest, spec, rank));
+      estimate.most_peak_bytes =
+          std::max(estimate.most_peak_bytes, with_workspaces(most, spec, rank).peak_bytes);
     }
   }
   for (const RankMemory& rank : estimate.ranks) {
     estimate.peak_bytes = std::max(estimate.peak_bytes, rank.peak_bytes);
   }
+  estimate.most_peak_bytes = std::max(estimate.most_peak_bytes, estimate.peak_bytes);
   return estimate;
 }
 

@@ -25,6 +25,8 @@ struct RankMemory {
 
 struct MemoryEstimate {
   int64_t peak_bytes = 0;         ///< highest rank
+  int64_t most_peak_bytes = 0;    ///< if one rank of each group received all rows; is_exact: alike
+  bool is_exact = true;           ///< the rows of each rank are known
   Grade grade = Grade::analytic;  ///< calibrated when a routing profile was used
   std::vector<RankMemory> ranks;
 };

@@ -6,6 +6,8 @@ namespace moetune::tuner {
 
 void put_memory(const MemoryEstimate& memory, Prediction& prediction) {
   prediction.peak_bytes = memory.peak_bytes;
+  prediction.most_peak_bytes = memory.most_peak_bytes;
+  prediction.is_peak_exact = memory.is_exact;
   prediction.memory_grade = memory.grade;
   for (const RankMemory& rank : memory.ranks) {
     Prediction::Rank& row = prediction.ranks.emplace_back();

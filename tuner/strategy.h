@@ -27,6 +27,9 @@ const char* name_of(Grade grade);
 /// What the models say about a trial before it runs.
 struct Prediction {
   int64_t peak_bytes = 0;  ///< highest rank
+  /// The same if one rank of each group received all rows that the prediction knows nothing of.
+  int64_t most_peak_bytes = 0;
+  bool is_peak_exact = false;  ///< each rank's rows are known: the peak is the ledger's
   int64_t step_ns = 0;
   Grade memory_grade = Grade::analytic;
   Grade time_grade = Grade::analytic;

@@ -66,6 +66,22 @@ BOOST_AUTO_TEST_CASE(it_comes_beside_what_the_hardware_file_says) {
       boost::test_tools::per_element());
 }
 
+BOOST_AUTO_TEST_CASE(where_rows_are_not_known_the_most_is_told) {
+  spec::TrialSpec spread = trial(BackendKind::cpu, DType::f32);
+  spread.knobs.expert_model_parallel_size = 4;
+  const MemoryEstimate guessed = estimate_memory(spread, {});
+  BOOST_TEST(!guessed.is_exact);
+  BOOST_TEST(guessed.most_peak_bytes > guessed.peak_bytes);
+  // Each rank of four with all rows of its group.
+  BOOST_TEST(guessed.most_peak_bytes ==
+             estimate_memory(spread, CompiledStep(spread), {}, 4).peak_bytes);
+  spread.knobs.expert_model_parallel_size = 1;
+  spread.knobs.expert_tensor_parallel_size = 1;
+  const MemoryEstimate known = estimate_memory(spread, {});
+  BOOST_TEST(known.is_exact);
+  BOOST_TEST(known.most_peak_bytes == known.peak_bytes);
+}
+
 BOOST_AUTO_TEST_CASE(a_16k_sequence_needs_half_a_gigabyte) {
   const std::string folder = std::string(MOETUNE_SOURCE_DIR) + "/sweeps/configs";
   const char* const path = "sweeps/configs/single-gpu-full.json";

@@ -84,6 +84,81 @@ BOOST_AUTO_TEST_CASE(what_is_too_large_for_one_device_is_compared_with_what_fits
              "No configuration has run to its end; the last one ended as failed: no network.");
 }
 
+// Nobody knows where the router sends the tokens, and it loads one rank 15 % more than predicted.
+BOOST_AUTO_TEST_CASE(a_trial_tells_whether_what_crosses_the_capacity_fits) {
+  spec::SweepSpec sweep = testing::small_sweep({{"expert_model_parallel_size", {"1", "4", "8"}},
+                                                {"recompute", {"none", "norm", "moe_act"}},
+                                                {"use_distributed_optimizer", {"false", "true"}}});
+  sweep.base.backend = spec::BackendKind::cuda;
+  sweep.base.clock = spec::ClockMode::wall;
+  sweep.base.communicator = spec::CommunicatorKind::nccl;
+  const auto predicted = [&](int64_t expert_ranks, const char* recompute) {
+    spec::TrialSpec spec = sweep.base;
+    spec.knobs.use_distributed_optimizer = true;
+    spec.knobs.expert_model_parallel_size = expert_ranks;
+    spec.knobs.recompute = spec::RecomputeSet(recompute);
+    return static_cast<double>(estimate_memory(spec, {}).peak_bytes);
+  };
+  constexpr double kUneven = 1.15;
+  const double capacity = 1.12 * predicted(4, "norm");
+  sweep.base.hardware.memory_bytes = static_cast<int64_t>(capacity);
+  BOOST_TEST_REQUIRE(predicted(1, "norm") > capacity);
+  BOOST_TEST_REQUIRE(predicted(4, "none") < capacity);
+  BOOST_TEST_REQUIRE(predicted(4, "moe_act") > predicted(4, "norm"));
+  BOOST_TEST_REQUIRE(predicted(8, "none") > predicted(4, "norm"));
+  BOOST_TEST_REQUIRE(kUneven * predicted(8, "norm") < capacity);
+  const Story story = drive(sweep, [&](const TrialRequest& request) {
+    TrialOutcome outcome = run_in_fake_world(request);
+    if (request.action != Action::run) return outcome;
+    const bool is_uneven = request.spec.knobs.expert_model_parallel_size > 1;
+    const double peak = (is_uneven ? kUneven : 1) *
+                        static_cast<double>(estimate_memory(request.spec, {}).peak_bytes);
+    if (request.is_reference || peak > capacity) {
+      outcome = {};
+      outcome.status = TrialStatus::oom;
+      outcome.reason = "out of memory on rank 0";
+    } else {
+      outcome.peak_bytes = static_cast<int64_t>(peak);
+    }
+    return outcome;
+  });
+  check_manners(sweep, story);
+  std::vector<std::string> tried;
+  for (const TrialRequest& request : story.started()) {
+    if (request.phase != Phase::fit) continue;
+    const Knobs& knobs = request.spec.knobs;
+    tried.push_back(std::to_string(knobs.expert_model_parallel_size) + " " +
+                    knobs.recompute.text());
+  }
+  // What needs no less than one that failed is not tried: 4 with moe_act, 8 with none.
+  BOOST_TEST((tried == std::vector<std::string>{"4 none", "4 norm", "8 norm"}));
+  BOOST_TEST(std::ranges::any_of(story.requests, [](const TrialRequest& request) {
+    return request.phase == Phase::fit && request.action == Action::pruned &&
+           request.reason.find("one that was predicted to need no more") != std::string::npos;
+  }));
+  const auto kept = std::ranges::find_if(story.decisions, [](const Decision& decision) {
+    return decision.phase == Phase::fit && decision.kind == DecisionKind::kept;
+  });
+  BOOST_REQUIRE((kept != story.decisions.end()));
+  BOOST_TEST(kept->text.find("only a trial could tell") != std::string::npos, kept->text);
+  BOOST_TEST(!kept->evidence.at("is_fit_certain").get<bool>());
+  BOOST_TEST(kept->evidence.at("predicted_peak_low_bytes").get<double>() <= capacity);
+  BOOST_TEST(kept->evidence.at("predicted_peak_high_bytes").get<double>() > capacity);
+}
+
+// Where the rows are known the peak is, too: nothing has to be tried.
+BOOST_AUTO_TEST_CASE(what_is_known_to_fit_fits_without_a_trial_to_know) {
+  const Story story = drive(narrow_sweep(), run_in_fake_world);
+  const auto kept = std::ranges::find_if(story.decisions, [](const Decision& decision) {
+    return decision.phase == Phase::fit && decision.kind == DecisionKind::kept;
+  });
+  BOOST_REQUIRE((kept != story.decisions.end()));
+  BOOST_TEST(kept->evidence.at("is_fit_certain").get<bool>());
+  BOOST_TEST(kept->evidence.at("predicted_peak_low_bytes") ==
+             kept->evidence.at("predicted_peak_high_bytes"));
+  BOOST_TEST(kept->text.find("only a trial could tell") == std::string::npos, kept->text);
+}
+
 // A learning rate that is off by orders of magnitude: no trial would reproduce such losses.
 BOOST_AUTO_TEST_CASE(a_reference_that_diverges_ends_the_search) {
   for (const bool is_too_large_for_one : {false, true}) {

@@ -17,13 +17,15 @@ ThreeWalls::ThreeWalls(const spec::SweepSpec& sweep, TimePredictor predictor)
       space_(sweep_),
       cost_models_(1),
       contests_(sweep_.min_gain_ratio, sweep_.base.clock == spec::ClockMode::virtual_modelled),
-      predictor_(predictor) {}
+      predictor_(predictor),
+      fit_intervals_(sweep_.base.hardware.memory_bytes, sweep_.memory_margin_ratio) {}
 
 std::optional<TrialRequest> ThreeWalls::ask() {
   pending_.reset();
   decisions_.clear();
   num_calibrations_ = 0;
   rows_ = {};
+  fit_intervals_.restart();
   last_compiled_.reset();
   reference_loss_.clear();
   rounding_band_.reset();
@@ -106,6 +108,10 @@ ThreeWalls::Trial ThreeWalls::measure(TrialRequest request) {
   Trial trial{std::move(request), known->second};
   const bool is_new = measured_.insert(trial.request.hash).second;
   if (is_new) calibrations_before_[trial.request.hash] = num_calibrations_;
+  // The reference's device is another, and a validation's steps are more.
+  if (is_new && !trial.request.is_reference && !trial.request.is_final) {
+    fit_intervals_.add(trial.request.prediction, trial.outcome);
+  }
   if (is_new && trial.is_ok()) contests_.add(trial.request, trial.outcome);
   if (is_new && trial.is_ok() && !trial.outcome.op_times.empty() &&
       predictor_ == TimePredictor::calibrated) {
@@ -254,13 +260,7 @@ void ThreeWalls::tell_hopeless(const TrialRequest& request, std::string_view wha
                        {"optimism", optimism_ratio}};
 }
 
-// A configuration fits when its short trial fits and, as far as the routing of the reference run
-// can tell, the long validation, too.
-bool ThreeWalls::fits(const TrialRequest& request) {
-  const auto limit =
-      static_cast<double>(sweep_.base.hardware.memory_bytes) * (1.0 - sweep_.memory_margin_ratio);
-  if (limit <= 0) return true;
-  if (static_cast<double>(request.prediction.peak_bytes) > limit) return false;
+int64_t ThreeWalls::longest_peak(const TrialRequest& request) {
   auto found = long_run_peaks_.find(request.hash);
   if (found == long_run_peaks_.end()) {
     const int64_t peak =
@@ -268,7 +268,23 @@ bool ThreeWalls::fits(const TrialRequest& request) {
             .peak_bytes;
     found = long_run_peaks_.emplace(request.hash, peak).first;
   }
-  return static_cast<double>(found->second) <= limit;
+  return std::max(found->second, request.prediction.peak_bytes);
+}
+
+// The longer run needs no look where the shorter one is too much.
+Room ThreeWalls::room_for(const TrialRequest& request) {
+  if (sweep_.base.hardware.memory_bytes <= 0) return Room::enough;
+  const Prediction& prediction = request.prediction;
+  return fit_intervals_.room(prediction, prediction.peak_bytes) == Room::none
+             ? Room::none
+             : fit_intervals_.room(prediction, longest_peak(request));
+}
+
+std::string ThreeWalls::over_capacity_text(const TrialRequest& request) {
+  const Prediction& prediction = request.prediction;
+  const bool is_short = fit_intervals_.room(prediction, prediction.peak_bytes) == Room::none;
+  return fit_intervals_.reason(prediction,
+                               is_short ? prediction.peak_bytes : longest_peak(request));
 }
 
 spec::TrialSpec ThreeWalls::validation_spec(const spec::Knobs& knobs) const {
@@ -278,16 +294,12 @@ spec::TrialSpec ThreeWalls::validation_spec(const spec::Knobs& knobs) const {
   return spec;
 }
 
-std::string ThreeWalls::over_capacity_text(const TrialRequest& request) const {
-  const int64_t capacity = sweep_.base.hardware.memory_bytes;
-  if (request.prediction.peak_bytes <= capacity && long_run_peaks_.contains(request.hash)) {
-    return fmt::format("predicted peak {} over the validation's steps exceeds the capacity of {}",
-                       base::format_bytes(long_run_peaks_.at(request.hash)),
-                       base::format_bytes(capacity));
-  }
-  return fmt::format("predicted peak {} exceeds the capacity of {}",
-                     base::format_bytes(request.prediction.peak_bytes),
-                     base::format_bytes(capacity));
+nlohmann::json ThreeWalls::peak_evidence(const TrialRequest& request) {
+  const PeakInterval peak = peak_of(request);
+  return {{"predicted_peak_bytes", request.prediction.peak_bytes},
+          {"predicted_peak_low_bytes", peak.low_bytes},
+          {"predicted_peak_high_bytes", peak.high_bytes},
+          {"capacity_bytes", sweep_.base.hardware.memory_bytes}};
 }
 
 Decision& ThreeWalls::decide(Phase phase, DecisionKind kind, std::string text) {

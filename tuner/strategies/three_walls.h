@@ -12,6 +12,7 @@
 #include "engine/spec/sweep_spec.h"
 #include "tuner/contest.h"
 #include "tuner/cost_model.h"
+#include "tuner/fit_intervals.h"
 #include "tuner/judgement.h"
 #include "tuner/memory_model.h"
 #include "tuner/playbook.h"
@@ -225,9 +226,19 @@ class ThreeWalls final : public Strategy {
   void predict(TrialRequest& request);
   /// By the cost model of so many outcomes.
   const Prediction& prediction_of(const TrialRequest& request, size_t num_calibrations);
-  bool fits(const TrialRequest& request);
+  /// Of its short trial and, as far as the routing of the reference run can tell, of the long
+  /// validation.
+  int64_t longest_peak(const TrialRequest& request);
+  PeakInterval peak_of(const TrialRequest& request) {
+    return fit_intervals_.interval(request.prediction, longest_peak(request));
+  }
+  Room room_for(const TrialRequest& request);
+  /// For certain, or as far as only a trial can tell.
+  bool fits(const TrialRequest& request) { return room_for(request) != Room::none; }
   [[nodiscard]] spec::TrialSpec validation_spec(const spec::Knobs& knobs) const;
-  [[nodiscard]] std::string over_capacity_text(const TrialRequest& request) const;
+  std::string over_capacity_text(const TrialRequest& request);
+  /// What a decision says of a predicted peak.
+  nlohmann::json peak_evidence(const TrialRequest& request);
   Decision& decide(Phase phase, DecisionKind kind, std::string text);
   spec::SweepSpec sweep_;
   SearchSpace space_;
@@ -254,6 +265,7 @@ class ThreeWalls final : public Strategy {
   size_t num_calibrations_ =
       0;  ///< outcomes the cost model knows; cost_models_[n] is the one for n
   ReceivedRows rows_;
+  FitIntervals fit_intervals_;
   std::vector<double> reference_loss_;
   std::optional<double> rounding_band_;  ///< of short trials, in place of the sweep's tolerance
   bool is_too_large_for_one_ = false;    ///< device, so that there is no reference run

@@ -196,7 +196,8 @@ void ThreeWalls::take_as_reference(const Trial& trial) {
 
 // Smallest model parallelism that fits: first what costs nothing (sharded optimizer state), then
 // selective recompute, then narrower moments, more expert parallelism before pipeline stages, full
-// recompute last.
+// recompute last. What its interval leaves no room for is pruned; where it crosses the capacity a
+// trial tells, and what it took narrows the intervals of the others.
 bool ThreeWalls::fit() {
   phase_ = Phase::fit;
   constexpr std::string_view kFirst = "first configuration that fits";
@@ -223,8 +224,7 @@ bool ThreeWalls::fit() {
                            spec::name_of(baseline_->outcome.status), baseline_->outcome.reason));
     wall.trial_hash = baseline_->request.hash;
     wall.wall = is_oom ? base::name_of(base::Wall::memory) : "";
-    wall.evidence["predicted_peak_bytes"] = baseline_->request.prediction.peak_bytes;
-    wall.evidence["capacity_bytes"] = sweep_.base.hardware.memory_bytes;
+    wall.evidence = peak_evidence(baseline_->request);
   }
   // From little to much, each with every rung of the recompute ladder but full, and all of them
   // once more with full recompute at the very end: one change of the layout before two, expert
@@ -253,30 +253,40 @@ bool ThreeWalls::fit() {
         if (baseline_ && knobs == baseline_->request.spec.knobs) continue;
         if (!is_legal(knobs)) continue;
         TrialRequest request = request_for(knobs, Phase::fit, "fit: " + describe(knobs));
-        if (!fits(request)) {
+        const Room room = room_for(request);
+        if (room == Room::none) {
           refuse(request, Action::pruned, over_capacity_text(request), kMaxPrunedPerPhase);
           continue;
         }
         if (measured_.contains(request.hash)) continue;  // the start is one of the layouts, too
+        const nlohmann::json predicted = peak_evidence(request);
+        // Where it is certain to fit, its trial is what the others are compared with.
+        const std::string why =
+            room == Room::enough
+                ? std::string()
+                : fmt::format(
+                      " Its peak was predicted to be {}: only a trial could tell whether "
+                      "it fits.",
+                      text_of(peak_of(request)));
         const Trial trial = measure_judged(std::move(request));
-        Decision& decision =
-            decide(Phase::fit, trial.is_ok() ? DecisionKind::kept : DecisionKind::rejected,
-                   trial.is_ok()
-                       ? fmt::format(
-                             "The first configuration that fits: {}, sharded optimizer {}, with {} "
-                             "of {} ({} configurations with less were predicted not to fit).",
-                             describe(knobs), knobs.use_distributed_optimizer ? "on" : "off",
-                             base::format_bytes(trial.outcome.peak_bytes),
-                             base::format_bytes(sweep_.base.hardware.memory_bytes),
-                             num_refused_["fit pruned"])
-                       : fmt::format("{} ended as {}: {}.", describe(knobs),
-                                     spec::name_of(trial.outcome.status), trial.outcome.reason));
+        Decision& decision = decide(
+            Phase::fit, trial.is_ok() ? DecisionKind::kept : DecisionKind::rejected,
+            trial.is_ok()
+                ? fmt::format(
+                      "The first configuration that fits: {}, sharded optimizer {}, with {} "
+                      "of {} ({} configurations with less were predicted not to fit).{}",
+                      describe(knobs), knobs.use_distributed_optimizer ? "on" : "off",
+                      base::format_bytes(trial.outcome.peak_bytes),
+                      base::format_bytes(sweep_.base.hardware.memory_bytes),
+                      num_refused_["fit pruned"], why)
+                : fmt::format("{} ended as {}: {}.{}", describe(knobs),
+                              spec::name_of(trial.outcome.status), trial.outcome.reason, why));
         decision.trial_hash = trial.request.hash;
         decision.wall = base::name_of(base::Wall::memory);
         decision.remedy = "smallest parallelism and recompute that fit";
-        decision.evidence = {{"predicted_peak_bytes", trial.request.prediction.peak_bytes},
-                             {"peak_bytes", trial.outcome.peak_bytes},
-                             {"capacity_bytes", sweep_.base.hardware.memory_bytes}};
+        decision.evidence = predicted;
+        decision.evidence["peak_bytes"] = trial.outcome.peak_bytes;
+        decision.evidence["is_fit_certain"] = room == Room::enough;
         if (baseline_) decision.baseline_hash = baseline_->request.hash;
         if (!trial.is_ok()) {
           if (trial.outcome.status != spec::TrialStatus::oom) {

@@ -20,6 +20,7 @@ void FitIntervals::add(const Prediction& prediction, const TrialOutcome& outcome
   Kind& kind = kinds_[prediction.is_peak_exact ? 1 : 0];
   const auto predicted = static_cast<double>(prediction.peak_bytes);
   if (outcome.status == spec::TrialStatus::oom) {
+    ++num_failed_;
     // It would have taken more than there is; how much more, nobody knows.
     kind.high_ratio = std::max(kind.high_ratio, static_cast<double>(capacity_bytes_) / predicted);
     kind.smallest_failed_bytes =

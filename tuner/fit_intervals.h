@@ -35,7 +35,12 @@ class FitIntervals {
   /// `margin_ratio`: the share of the capacity that predictions have to leave free.
   FitIntervals(int64_t capacity_bytes, double margin_ratio)
       : capacity_bytes_(capacity_bytes), margin_ratio_(margin_ratio) {}
-  void restart() { kinds_ = {}; }
+  void restart() {
+    kinds_ = {};
+    num_failed_ = 0;
+  }
+  /// Trials that ran out of memory.
+  [[nodiscard]] size_t num_failed() const { return num_failed_; }
 
   /// Trials that ended neither well nor for lack of memory teach nothing.
   void add(const Prediction& prediction, const TrialOutcome& outcome);
@@ -70,6 +75,7 @@ class FitIntervals {
   int64_t capacity_bytes_;
   double margin_ratio_;
   std::array<Kind, 2> kinds_{};
+  size_t num_failed_ = 0;
 };
 
 }  // namespace moetune::tuner

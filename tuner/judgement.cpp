@@ -49,6 +49,17 @@ std::string describe_shares(const TrialOutcome& outcome) {
   return text;
 }
 
+std::string schedule_text(const spec::Knobs& knobs, const spec::Knobs& from,
+                          const std::vector<std::string_view>& names) {
+  std::string text;
+  for (const std::string_view name : names) {
+    const spec::KnobRow& row = *spec::find_knob(name);
+    const std::string value = spec::get_knob(knobs, row);
+    if (value != spec::get_knob(from, row)) text += fmt::format(", {} {}", name, value);
+  }
+  return text;
+}
+
 std::string describe(const spec::Knobs& knobs) {
   return fmt::format("{}, micro-batch {}, recompute {}", layout_text(knobs), knobs.micro_batch_size,
                      knobs.recompute.text());

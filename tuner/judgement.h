@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tuner/strategy.h"
 
@@ -23,5 +24,9 @@ std::string describe_shares(const TrialOutcome& outcome);
 
 /// layout_text, then ", micro-batch 2, recompute norm".
 std::string describe(const spec::Knobs& knobs);
+
+/// What differs between them of the named knobs: ", overlap_grad_reduce true".
+std::string schedule_text(const spec::Knobs& knobs, const spec::Knobs& from,
+                          const std::vector<std::string_view>& names);
 
 }  // namespace moetune::tuner

@@ -117,14 +117,64 @@ class ThreeWalls final : public Strategy {
   /// What the whole search came to.
   void tell_verdict(const Trial& trial);
 
-  /// A layout with the cheapest recompute that fits; none, and told, when none does.
+  // three_walls_joint.cpp: all choices of a layout together.
+
+  /// A legal layout with a micro-batch.
+  struct Candidate {
+    spec::Knobs layout;  ///< with the schedule that the sweep has so far
+    std::string name;    ///< layout_text
+    TrialRequest plain;  ///< with the cheapest recompute that fits
+    // As far as it was looked at:
+    std::optional<size_t> looked_at{};  ///< knowledge() then
+    TrialRequest best{};                ///< with the choices that suit it
+    double ratio = 1;                   ///< its predicted step over that of `plain`
+    int64_t num_priced = 0;             ///< points that were compared for that
+    // Of one ranking:
+    bool is_again = false;  ///< its layout was measured
+    double step_ns = 0;     ///< what it may reach
+    bool is_last = false;
+  };
+  /// Knobs and their predicted step.
+  struct Priced {
+    spec::Knobs knobs;
+    double step_ns = 0;
+  };
+  struct Choices {
+    spec::Knobs knobs;
+    int64_t num_priced = 0;
+  };
+  /// Of a layout at most so many micro-batches are ranked, and may be measured.
+  static constexpr int kMostBatchesOfLayout = 2;
+
+  /// Recompute settings and schedules of a layout.
+  [[nodiscard]] int64_t num_choices() const;
+  /// A layout with the cheapest recompute that fits, with a schedule that takes less memory where
+  /// it needs that; none, and told, when none does.
   std::optional<TrialRequest> cheapest_fitting(const spec::Knobs& layout);
-  /// With other values of the schedule knobs, as long as one is predicted to gain enough and fits.
-  TrialRequest with_best_schedule(TrialRequest request);
-  spec::Knobs best_schedule(const TrialRequest& request);
+  std::optional<spec::Knobs> with_lean_schedule(const spec::Knobs& knobs);
+  spec::Knobs with_lightest_recompute(const spec::Knobs& knobs);
   /// These knobs with the cheapest recompute setting that fits and recomputes no less than they do;
   /// none where none fits.
   std::optional<spec::Knobs> with_room(const spec::Knobs& knobs);
+  /// Of the product of all schedules of a layout those that may be the fastest, with the lightest
+  /// recompute, the fastest first.
+  std::vector<Priced> promising_schedules(const spec::Knobs& plain, int64_t& num_priced);
+  /// The recompute and schedule that are predicted to suit a layout.
+  Choices best_choices(const spec::Knobs& plain);
+  const Choices& choices_for(const TrialRequest& plain);
+  /// With the recompute that it needs, where its step is below the limit.
+  bool take_if_faster(const spec::Knobs& knobs, double limit_ns, Priced& best,
+                      bool may_equal = false);
+  void descend(Priced& best);
+  void look_at(Candidate& candidate);
+  /// By what each may reach with its best choices, the fastest first: the first `num_wanted` by
+  /// what is known now.
+  void rank_jointly(std::vector<Candidate>& candidates, size_t num_wanted);
+  /// predicted_step_ns, kept.
+  int64_t step_ns_of(const spec::Knobs& knobs);
+  /// Grows with each trial that changes what is predicted.
+  [[nodiscard]] size_t knowledge() const { return num_calibrations_ + fit_intervals_.num_failed(); }
+
   /// By the cost model as it is.
   int64_t predicted_step_ns(const spec::Knobs& knobs);
   /// How much faster than predicted a trial may be: as much as the most surprising one so far.
@@ -134,8 +184,10 @@ class ThreeWalls final : public Strategy {
   /// fewer trials than min_trials.
   bool is_promising(const TrialRequest& request);
   void tell_hopeless(const TrialRequest& request, std::string_view what);
-  /// The best few of the ranked layouts, each with its own key.
-  void measure_layouts(std::vector<TrialRequest> ranked, std::vector<Contender>& contenders);
+  void tell_ranking(const std::vector<Candidate>& candidates, int64_t num_layouts,
+                    int64_t num_unsure);
+  /// The best few, ranked again after each.
+  void measure_layouts(std::vector<Candidate> candidates, std::vector<Contender>& contenders);
   /// A knob and the value that it gets.
   struct Change {
     std::string knob;
@@ -247,9 +299,10 @@ class ThreeWalls final : public Strategy {
   std::map<std::pair<std::string, int64_t>, TrialOutcome> outcomes_;  ///< by hash and attempt
   std::map<std::pair<std::string, size_t>, Prediction> predictions_;  ///< by hash and calibration
   std::vector<CostModel> cost_models_;
-  std::map<std::string, Point> points_;  ///< by knobs_key
-  /// What suits a layout, by the hash it has without and the calibration.
-  std::map<std::pair<std::string, size_t>, spec::Knobs> best_schedules_;
+  std::map<std::string, Point> points_;                      ///< by knobs_key
+  std::map<std::pair<std::string, size_t>, int64_t> steps_;  ///< by hash and calibration
+  /// What suits a layout, by the hash it has without and knowledge().
+  std::map<std::pair<std::string, size_t>, Choices> choices_;
   std::optional<CompiledStep> last_compiled_;  ///< with these knobs, for so many steps:
   std::pair<spec::Knobs, int64_t> last_compiled_key_;
   std::map<std::string, int64_t> long_run_peaks_;  ///< by hash of the short trial

@@ -11,8 +11,6 @@
 namespace moetune::tuner {
 namespace {
 
-/// So many times the layouts that are measured are ranked again after each trial.
-constexpr size_t kRefinedShare = 4;
 /// The first so many are known as well as they can be when one of them is measured.
 constexpr size_t kRankedAgain = 4;
 
@@ -92,9 +90,6 @@ void ThreeWalls::measure_layouts(std::vector<Candidate> candidates,
   std::map<std::string, OfLayout> of_layout;
   const spec::Knobs from = first_fitting_->request.spec.knobs;
   int64_t num_measured = 0;
-  // No trial corrects predictions by so much that one of the others becomes the best.
-  candidates.resize(
-      std::min(candidates.size(), kRefinedShare * static_cast<size_t>(sweep_.scale_trials)));
   while (num_measured < sweep_.scale_trials) {
     std::erase_if(candidates, [&](const Candidate& candidate) {
       return of_layout[candidate.name].num_trials == kMostBatchesOfLayout;

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostListed = 40;
+constexpr size_t kMostOpsListed = 40;
 /// Marks, the longest operations first.
 constexpr size_t kMostMarked = 200;
 
@@ -86,7 +86,7 @@ std::string ops_table(const std::vector<RoofedOp>& ops, const Roof& roof, double
       "</caption><thead><tr><th>operation</th><th class=\"num\">launches</th><th class=\"num\">of "
       "the time</th><th class=\"num\">FLOPs a byte</th><th class=\"num\">FLOP/s</th><th "
       "class=\"num\">of the roof</th><th>bound by</th></tr></thead><tbody>\n";
-  for (size_t i = 0; i < std::min(kMostListed, ops.size()); ++i) {
+  for (size_t i = 0; i < std::min(kMostOpsListed, ops.size()); ++i) {
     const RoofedOp& op = ops[i];
     html += fmt::format(
         "<tr><td><code>{}</code></td><td class=\"num\">{}</td>{}{}{}{}<td>{}</td></tr>\n",

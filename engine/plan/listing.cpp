@@ -17,8 +17,6 @@
 namespace moetune::plan {
 namespace {
 
-constexpr auto kNumStreams = static_cast<size_t>(Stream::count);
-
 bool is_launch(const Instr& instr) {
   return instr.verb == Verb::op || instr.verb == Verb::comm || instr.verb == Verb::send ||
          instr.verb == Verb::recv || instr.verb == Verb::upload;

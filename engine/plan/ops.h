@@ -3,6 +3,7 @@
 // them and the report explains them.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -143,6 +144,7 @@ enum class Stream : uint8_t {
   copy,  ///< from the host; of real devices only
   count
 };
+constexpr auto kNumStreams = static_cast<size_t>(Stream::count);
 const char* name_of(Stream stream);
 
 struct OpRow {

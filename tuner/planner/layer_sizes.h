@@ -12,6 +12,9 @@ namespace moetune::tuner::planner {
 /// Sizes are multiplied as floating-point numbers.
 inline double f64(int64_t value) { return static_cast<double>(value); }
 
+/// Bytes of a 32-bit number: of statistics, indices and what else is wide in every recipe.
+constexpr double kWide = 4;
+
 /// Of one kind of layer and one configuration. Counts as floating-point numbers, since they are
 /// only multiplied.
 struct LayerSizes {

@@ -17,9 +17,6 @@ using spec::PlanRecomputeSet;
 using S = const LayerSizes&;
 using K = const PlanKnobs&;
 
-// Bytes of statistics, indices and what else is always 32 bits wide.
-constexpr double kWide = 4;
-
 bool is_gqa(S s, K) { return s.kind.mixer == Mixer::gqa; }
 bool is_mla(S s, K) { return s.kind.mixer == Mixer::mla; }
 bool is_attention(S s, K k) { return is_gqa(s, k) || is_mla(s, k); }

@@ -15,7 +15,6 @@ using spec::StateType;
 namespace {
 
 constexpr double kNarrow = 2;
-constexpr double kWide = 4;
 
 /// Its products read the norm's output each by itself: gate and up projection, or one.
 double mlp_readers(const LayerSizes& sizes) { return sizes.model->has_gated_mlp ? 2 : 1; }

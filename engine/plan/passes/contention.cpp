@@ -20,7 +20,6 @@
 namespace moetune::plan {
 namespace {
 
-constexpr size_t kNumStreams = static_cast<size_t>(Stream::count);
 constexpr size_t kNumLinks = 2;  // intra, inter
 /// For each stream: how many of its launches are known to have ended.
 using Known = std::array<int64_t, kNumStreams>;

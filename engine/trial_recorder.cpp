@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <fstream>
-#include <numeric>
 #include <utility>
 
 #include "kernels/base/median.h"
 #include "kernels/base/units.h"
 #include "profiler/across_ranks.h"
+#include "profiler/store/judged_steps.h"
 
 namespace moetune::engine {
 namespace {
@@ -136,35 +136,55 @@ void TrialRecorder::fail(const std::string& reason) {
   shard_.commit();
 }
 
-void TrialRecorder::add_traces() {
-  std::vector<size_t> order(traced_step_ns_.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [this](size_t a, size_t b) { return traced_step_ns_[a] < traced_step_ns_[b]; });
-  const size_t chosen = order[(order.size() - 1) / 2];
-  // A build without CUPTI has no traces of a device.
-  std::erase_if(traces_, [&](const auto& of_rank) { return of_rank.second.size() <= chosen; });
-  if (spec::is_on_device(trial_)) {
-    std::vector<profiler::StepTrace*> ranks;
-    for (auto& [rank, steps] : traces_) ranks.push_back(&steps.at(chosen));
-    profiler::resolve_transfers(ranks, plan::group_instances(plan::layout_of(trial_.knobs)));
-  }
-  if (chosen < counters_.size()) write_counters(counters_[chosen]);
+std::vector<size_t> TrialRecorder::kept_steps() const {
+  size_t largest = 0;
   for (const auto& [rank, steps] : traces_) {
-    const profiler::StepTrace& trace = steps.at(chosen);
-    std::map<std::string, store::ShardOp> ops;
-    for (const profiler::TraceRecord& record : trace.records) {
-      store::ShardOp& op = ops[record.name];
-      op.rank = record.rank;
-      op.name = record.name;
-      ++op.count;
-      op.flops += record.flops;
-      op.bytes += record.bytes;
-      op.duration_ns += record.end_ns - record.start_ns;
+    for (const profiler::StepTrace& trace : steps) {
+      largest = std::max(largest, trace.records.size());
     }
-    for (const auto& [name, op] : ops) shard_.add_op(op);
-    shard_.add_trace(trace);
   }
+  // Processes, which do not know how large the steps of others are, have equal shares of the room.
+  const bool are_all_here = spec::ranks_of(trial_) != spec::RanksAre::processes;
+  const size_t num_ranks = are_all_here
+                               ? std::max<size_t>(traces_.size(), 1)
+                               : static_cast<size_t>(plan::layout_of(trial_.knobs).world_size());
+  return store::choose_steps(
+      traced_step_ns_, store::num_that_fit(largest, store::kMostJudgedRecords / num_ranks));
+}
+
+void TrialRecorder::add_traces() {
+  // A build without CUPTI has no traces of a device.
+  std::erase_if(traces_, [&](const auto& of_rank) {
+    return of_rank.second.size() != traced_step_ns_.size();
+  });
+  const std::vector<size_t> kept = kept_steps();
+  const profiler::CommunicatorKeys instances =
+      plan::group_instances(plan::layout_of(trial_.knobs));
+  for (const size_t step : kept) {
+    if (spec::is_on_device(trial_)) {
+      std::vector<profiler::StepTrace*> ranks;
+      for (auto& [rank, steps] : traces_) ranks.push_back(&steps.at(step));
+      profiler::resolve_transfers(ranks, instances);
+    }
+    for (const auto& [rank, steps] : traces_) shard_.add_trace(steps.at(step));
+  }
+  // Only of the step that is told.
+  if (kept.front() < counters_.size()) write_counters(counters_[kept.front()]);
+  for (const auto& [rank, steps] : traces_) write_ops(steps.at(kept.front()));
+}
+
+void TrialRecorder::write_ops(const profiler::StepTrace& trace) {
+  std::map<std::string, store::ShardOp> ops;
+  for (const profiler::TraceRecord& record : trace.records) {
+    store::ShardOp& op = ops[record.name];
+    op.rank = record.rank;
+    op.name = record.name;
+    ++op.count;
+    op.flops += record.flops;
+    op.bytes += record.bytes;
+    op.duration_ns += record.end_ns - record.start_ns;
+  }
+  for (const auto& [name, op] : ops) shard_.add_op(op);
 }
 
 void TrialRecorder::write_counters(const profiler::CounterSums& counters) {

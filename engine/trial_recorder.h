@@ -63,8 +63,12 @@ class TrialRecorder {
   std::mutex& mutex() { return mutex_; }
 
  private:
-  // One step is kept, the one of median duration: a single slow step should not name the wall.
+  /// Of the traced steps, the one to tell first (store::choose_steps).
+  [[nodiscard]] std::vector<size_t> kept_steps() const;
+
   void add_traces();
+
+  void write_ops(const profiler::StepTrace& trace);
 
   void write_counters(const profiler::CounterSums& counters);
 

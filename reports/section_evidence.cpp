@@ -196,8 +196,26 @@ const char* ratio_words(base::Wall wall) {
   return " of the step would be gained without it";
 }
 
+/// From where to where a wall's ceiling goes over the steps that were judged; empty where one was,
+/// or the verdict does not say.
+std::string range_words(const nlohmann::json& verdict, base::Wall wall) {
+  const auto number_at = [&](const std::string& place) -> std::optional<double> {
+    const nlohmann::json::json_pointer pointer(place);
+    if (!verdict.is_object() || !verdict.contains(pointer)) return std::nullopt;
+    const nlohmann::json& value = verdict.at(pointer);
+    return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+  };
+  const auto low = number_at(fmt::format("/low_label_ceilings/{}", name_of(wall)));
+  const auto high = number_at(fmt::format("/high_label_ceilings/{}", name_of(wall)));
+  const double num_steps = number_at("/num_replayed_steps").value_or(0);
+  if (!low || !high || !(num_steps > 1 && num_steps < 1e6)) return "";
+  return fmt::format(" ({} to {} over {:.0f} steps)", percent_of(low, 1), percent_of(high, 1),
+                     num_steps);
+}
+
 std::string ceilings_table(const Context& context, const TracedMetrics& metrics) {
   using base::Wall;
+  const nlohmann::json verdict = store::parse_untrusted(metrics.verdict());
   std::string walls;
   for (size_t i = 0; i < base::kNumWalls; ++i) {
     const auto wall = static_cast<Wall>(i);
@@ -206,8 +224,8 @@ std::string ceilings_table(const Context& context, const TracedMetrics& metrics)
     const bool is_always_told =
         wall == Wall::communication || wall == Wall::host || wall == Wall::compute;
     if (!ratio || (*ratio <= 0 && !is_always_told)) continue;
-    walls += fmt::format("<li>{} <strong>{}</strong>{}</li>\n", wall_badge(name_of(wall)),
-                         percent_of(ratio, 1), ratio_words(wall));
+    walls += fmt::format("<li>{} <strong>{}</strong>{}{}</li>\n", wall_badge(name_of(wall)),
+                         percent_of(ratio, 1), ratio_words(wall), range_words(verdict, wall));
   }
   std::string rows;
   size_t num = 0;

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 
 #include "engine/plan/layout.h"
 #include "engine/plan/ops.h"
@@ -17,6 +18,7 @@
 #include "profiler/analysis/overlap.h"
 #include "profiler/analysis/stats.h"
 #include "profiler/analysis/trial_wall.h"
+#include "profiler/store/judged_steps.h"
 #include "profiler/store/metrics.h"
 #include "tuner/played_steps.h"
 
@@ -72,22 +74,6 @@ profiler::ClassificationRules rules_for(const spec::TrialSpec& spec) {
     }
   }
   return rules;
-}
-
-/// The traced steps with all their ranks, in order.
-std::vector<std::vector<profiler::StepTrace>> by_step(
-    const std::vector<profiler::StepTrace>& traces) {
-  std::map<int32_t, std::vector<profiler::StepTrace>> steps;
-  for (const profiler::StepTrace& trace : traces) steps[trace.step].push_back(trace);
-  std::vector<std::vector<profiler::StepTrace>> result;
-  for (auto& [step, ranks] : steps) result.push_back(std::move(ranks));
-  return result;
-}
-
-size_t num_records(const std::vector<profiler::StepTrace>& ranks) {
-  size_t num = 0;
-  for (const profiler::StepTrace& trace : ranks) num += trace.records.size();
-  return num;
 }
 
 profiler::MemoryFacts memory_facts(const store::ShardContents& shard, bool is_oom,
@@ -274,7 +260,7 @@ void add_ceilings(const profiler::TrialWall& verdict, int64_t step_ns, Metrics& 
 /// Virtual ranks are threads of one process: on a device they share it and its clock. Of ranks that
 /// do not, nothing.
 std::vector<profiler::DeviceWork> shared_work(const spec::TrialSpec& spec,
-                                              const std::vector<profiler::StepTrace>& traces) {
+                                              std::span<const profiler::StepTrace> traces) {
   const bool is_shared =
       spec::is_on_device(spec) && spec::ranks_of(spec) == spec::RanksAre::threads;
   return is_shared ? profiler::work_of_others(traces) : std::vector<profiler::DeviceWork>();
@@ -291,22 +277,18 @@ profiler::StepFacts step_facts(const spec::TrialSpec& spec, const profiler::Memo
   return facts;
 }
 
-/// Some of the traced steps, each judged alone; the last one is among them, and its critical path
-/// is told, too.
+/// Each step judged alone; of the first one, which is told, the critical path goes to the metrics.
 std::vector<profiler::StepVerdict> judge_steps(
-    const spec::TrialSpec& spec, const std::vector<std::vector<profiler::StepTrace>>& steps,
+    const spec::TrialSpec& spec, const std::vector<std::span<const profiler::StepTrace>>& steps,
     const profiler::MemoryFacts& memory, const profiler::ClassificationRules& rules,
     std::vector<MetricRow>& metrics) {
-  size_t largest = 0;
-  for (const auto& ranks : steps) largest = std::max(largest, num_records(ranks));
   const profiler::StepFacts facts = step_facts(spec, memory);
   const profiler::GroupInstances instances = plan::group_instances(plan::layout_of(spec.knobs));
   std::vector<profiler::StepVerdict> verdicts;
-  for (const size_t before_last : profiler::steps_to_replay(steps.size(), largest)) {
-    const std::vector<profiler::StepTrace>& ranks = steps[steps.size() - 1 - before_last];
+  for (const std::span<const profiler::StepTrace> ranks : steps) {
     const profiler::ReplayedRun run(ranks, instances, {}, shared_work(spec, ranks));
     verdicts.push_back(profiler::judge_step(run, facts));
-    if (before_last == 0) add_critical_path(profiler::critical_path(run, rules), metrics);
+    if (verdicts.size() == 1) add_critical_path(profiler::critical_path(run, rules), metrics);
   }
   return verdicts;
 }
@@ -332,8 +314,11 @@ json wall_json(const profiler::TrialWall& verdict,
     document["low_ratio"] = verdict.steps->low_ratio;
     document["high_ratio"] = verdict.steps->high_ratio;
     document["num_replayed_steps"] = verdict.steps->num_steps;
+    document["num_agreeing_steps"] = verdict.steps->num_agreeing;
     document["unknown_ratio"] = step.unknown_ratio();
     document["label_ceilings"] = profiler::by_name(step.ceilings);
+    document["low_label_ceilings"] = profiler::by_name(verdict.steps->low_ceilings);
+    document["high_label_ceilings"] = profiler::by_name(verdict.steps->high_ceilings);
     document["ceilings"] = profiler::by_name(step.sub_ceilings);
   }
   if (account) {
@@ -419,14 +404,11 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
   const profiler::MemoryFacts memory = memory_facts(shard, is_oom, result.reason);
   std::vector<profiler::StepVerdict> verdicts;
   std::optional<profiler::StepAccount> account;
-  // A trace without records says nothing about where the time went.
-  const bool is_traced = std::ranges::any_of(
-      shard.traces, [](const profiler::StepTrace& trace) { return !trace.records.empty(); });
-  if (is_traced) {
+  const auto steps = store::steps_to_judge(shard);
+  if (!steps.empty()) {
     const profiler::ClassificationRules rules = rules_for(spec);
-    const std::vector<std::vector<profiler::StepTrace>> steps = by_step(shard.traces);
     verdicts = judge_steps(spec, steps, memory, rules, result.metrics);
-    const std::vector<profiler::StepTrace>& traces = steps.back();
+    const std::vector<profiler::StepTrace> traces(steps.front().begin(), steps.front().end());
     const std::vector<profiler::DeviceWork> others = shared_work(spec, traces);
     const profiler::DeviceWork none;
     std::vector<StepBudget> budgets;

@@ -22,8 +22,9 @@ constexpr const char* kRoutingProfileText = "routing_profile";
 /// Fills metrics, wall, step times, tokens per second and the wall's evidence of `result` from the
 /// shard. Step times and tokens per second stay empty unless result.status is ok; where the shard
 /// has what it takes to play the steps, the step time is that of tuner/played_steps.h, scaled to
-/// the machine's usual speed by `usual_probe_ns` (0: it is not). Throws base::Error when a trace or
-/// a step contradicts itself.
+/// the machine's usual speed by `usual_probe_ns` (0: it is not). Of the traced steps several are
+/// judged; the account is of the one that store::keep_told_step leaves. Throws base::Error when a
+/// trace or a step contradicts itself.
 void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shard,
                    double usual_probe_ns, store::TrialResult& result);
 

@@ -19,6 +19,7 @@
 #include "kernels/base/environment_failure.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
+#include "profiler/store/judged_steps.h"
 #include "sweeps/analyse.h"
 #include "sweeps/host_room.h"
 #include "sweeps/merge_shards.h"
@@ -413,6 +414,7 @@ TrialRun run_trial(ProcessRunner& runner, const spec::TrialSpec& spec,
       result.reason = error.what();
     }
   }
+  for (store::ShardContents& shard : result.shards) store::keep_told_step(shard);
   return run;
 }
 

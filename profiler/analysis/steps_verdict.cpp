@@ -33,18 +33,46 @@ Evidence StepsVerdict::agreement() const {
       fmt::format("{} of {} replayed steps have this wall; {}", num_agreeing, num_steps, share)};
 }
 
-StepsVerdict verdict_of_steps(std::vector<StepVerdict> verdicts) {
+std::optional<Evidence> StepsVerdict::disagreement() const {
+  if (num_agreeing == num_steps) return std::nullopt;
+  std::string others;
+  for (size_t label = 0; label < num_by_label.size(); ++label) {
+    if (num_by_label[label] == 0 || static_cast<Wall>(label) == verdict.label) continue;
+    others += fmt::format("{}{} {}", others.empty() ? "" : ", ", num_by_label[label],
+                          base::name_of(static_cast<Wall>(label)));
+  }
+  return Evidence{"disagreeing_steps", static_cast<double>(num_steps - num_agreeing), "count",
+                  fmt::format("the other steps have other walls: {}", others)};
+}
+
+StepsVerdict verdict_of_steps(std::vector<StepVerdict> verdicts, std::optional<size_t> told) {
   MOETUNE_CHECK(!verdicts.empty(), "a run without a replayed step has no verdict");
-  std::array<int, kNumWalls> votes = {};
-  for (const StepVerdict& verdict : verdicts) ++votes[static_cast<size_t>(verdict.label)];
-  const auto most = static_cast<size_t>(std::ranges::max_element(votes) - votes.begin());
   StepsVerdict steps;
+  steps.low_ceilings = steps.high_ceilings = verdicts.front().ceilings;
+  for (const StepVerdict& verdict : verdicts) {
+    ++steps.num_by_label[static_cast<size_t>(verdict.label)];
+    for (size_t label = 0; label < kNumWalls; ++label) {
+      const double ceiling = verdict.ceilings[label];
+      steps.low_ceilings[label] = std::min(steps.low_ceilings[label], ceiling);
+      steps.high_ceilings[label] = std::max(steps.high_ceilings[label], ceiling);
+    }
+  }
+  const auto& votes = steps.num_by_label;
+  auto most = static_cast<size_t>(std::ranges::max_element(votes) - votes.begin());
+  if (told) {
+    const auto label = static_cast<size_t>(verdicts.at(*told).label);
+    if (votes[label] == votes[most]) most = label;
+  }
   steps.num_steps = static_cast<int>(verdicts.size());
   steps.num_agreeing = votes[most];
+  steps.low_ratio = steps.low_ceilings[most];
+  steps.high_ratio = steps.high_ceilings[most];
+  if (told && static_cast<size_t>(verdicts[*told].label) == most) {
+    steps.verdict = std::move(verdicts[*told]);
+    return steps;
+  }
   std::ranges::sort(verdicts, {},
                     [&](const StepVerdict& verdict) { return verdict.ceilings[most]; });
-  steps.low_ratio = verdicts.front().ceilings[most];
-  steps.high_ratio = verdicts.back().ceilings[most];
   std::erase_if(verdicts, [&](const StepVerdict& verdict) {
     return static_cast<size_t>(verdict.label) != most;
   });

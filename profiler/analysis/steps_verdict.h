@@ -2,7 +2,9 @@
 // how far they differ.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,19 +13,28 @@
 namespace moetune::profiler {
 
 struct StepsVerdict {
-  /// Of the step with the median ceiling, among the steps with the most frequent label.
+  /// Of the step that is told or, where that has another label, of the one with the median ceiling
+  /// among the steps with the most frequent label.
   StepVerdict verdict;
   double low_ratio = 0;   ///< smallest ceiling of that label over all steps
   double high_ratio = 0;  ///< largest one
   int num_steps = 0;
   int num_agreeing = 0;  ///< steps with that label
+  /// The same by label.
+  std::array<double, kNumWalls> low_ceilings = {};
+  std::array<double, kNumWalls> high_ceilings = {};
+  std::array<int, kNumWalls> num_by_label = {};
 
   /// How many steps agree, and from where to where the label's share of them goes.
   [[nodiscard]] Evidence agreement() const;
+  /// Which walls the other steps have; none where all agree.
+  [[nodiscard]] std::optional<Evidence> disagreement() const;
 };
 
-/// Of at least one step.
-StepsVerdict verdict_of_steps(std::vector<StepVerdict> verdicts);
+/// Of at least one step. `told`: index of the step whose records people see, if there is one. Where
+/// two labels are equally frequent its own wins.
+StepsVerdict verdict_of_steps(std::vector<StepVerdict> verdicts,
+                              std::optional<size_t> told = std::nullopt);
 
 /// Which of a run's steps to replay, evenly spaced: fewer if they are large. `largest`: records of
 /// the largest step.

@@ -68,7 +68,7 @@ TrialWall judge_trial(std::vector<StepVerdict> steps, const std::optional<StepAc
   TrialWall verdict;
   add_memory(memory, verdict.evidence);
   if (!steps.empty()) {
-    verdict.steps = verdict_of_steps(std::move(steps));
+    verdict.steps = verdict_of_steps(std::move(steps), 0);
     const StepVerdict& step = verdict.steps->verdict;
     verdict.wall = step.label;
     // Without the device's peaks compute is not told apart.
@@ -77,6 +77,9 @@ TrialWall judge_trial(std::vector<StepVerdict> steps, const std::optional<StepAc
     if (is_told) verdict.sub_cause = row_of(step.sub_cause).name;
     verdict.summary = step.text();
     verdict.evidence.push_back(verdict.steps->agreement());
+    if (auto others = verdict.steps->disagreement()) {
+      verdict.evidence.push_back(std::move(*others));
+    }
     add_ceilings(step, verdict.evidence);
     if (step.label == Wall::unknown) {
       verdict.evidence.push_back({"unknown_ratio", step.unknown_ratio(), "ratio",

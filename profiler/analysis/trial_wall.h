@@ -20,9 +20,10 @@ struct TrialWall {
   std::vector<Evidence> evidence;     ///< sentences, too
 };
 
-/// A trial without a traced step must have run out of memory: its wall is memory then, whatever its
-/// steps say. `to_record`: what a next run should record, for a verdict of unknown; completes
-/// "record". Throws base::Error with nothing to judge.
+/// `steps`: the first one is the step that `account` is of. A trial without a traced step must have
+/// run out of memory: its wall is memory then, whatever its steps say. `to_record`: what a next run
+/// should record, for a verdict of unknown; completes "record". Throws base::Error with nothing to
+/// judge.
 TrialWall judge_trial(std::vector<StepVerdict> steps, const std::optional<StepAccount>& account,
                       const MemoryFacts& memory, const std::string& to_record);
 

@@ -177,6 +177,51 @@ BOOST_AUTO_TEST_CASE(most_steps_decide_and_all_of_them_give_the_interval) {
              "shorter.");
 }
 
+// The first step is the one that people see.
+BOOST_AUTO_TEST_CASE(the_told_step_is_judged_where_the_others_do_not_outvote_it) {
+  const auto wall_of_steps = [](std::vector<StepVerdict> steps) {
+    return judge_trial(std::move(steps), {}, {}, "");
+  };
+  const auto share_of = [](const TrialWall& wall) { return wall.steps->verdict.ceiling_ratio(); };
+  const auto is_near = boost::test_tools::tolerance(0.01);
+  // Its own ceiling, though it is not that in the middle.
+  const TrialWall first = wall_of_steps(
+      {judged(expert_bound(600)), judged(expert_bound(400)), judged(expert_bound(500))});
+  BOOST_TEST(share_of(first) == 0.6, is_near);
+  BOOST_TEST(find(first, "disagreeing_steps") == nullptr);
+  // Of two its own label.
+  const TrialWall tied = wall_of_steps({judged(all_compute()), judged(expert_bound())});
+  BOOST_TEST((tied.wall == Wall::compute), tied.summary);
+  const TrialWall other = wall_of_steps({judged(expert_bound()), judged(all_compute())});
+  BOOST_TEST((other.wall == Wall::communication), other.summary);
+  // Outvoted: the middle of the others.
+  const TrialWall outvoted = wall_of_steps({judged(all_compute()), judged(expert_bound(600)),
+                                            judged(expert_bound(400)), judged(expert_bound(500))});
+  BOOST_TEST((outvoted.wall == Wall::communication), outvoted.summary);
+  BOOST_TEST(share_of(outvoted) == 0.5, is_near);
+}
+
+BOOST_AUTO_TEST_CASE(steps_with_other_walls_are_told) {
+  const TrialWall wall =
+      judge_trial({judged(expert_bound(400)), judged(all_compute()), judged(expert_bound(600)),
+                   judged(unexplained()), judged(expert_bound(500))},
+                  {}, {}, "");
+  const Evidence* others = find(wall, "disagreeing_steps");
+  BOOST_REQUIRE(others != nullptr);
+  BOOST_TEST(others->value == 2);
+  BOOST_TEST(others->text == "The other steps have other walls: 1 compute, 1 unknown.");
+  BOOST_REQUIRE(wall.steps);
+  for (size_t label = 0; label < kNumWalls; ++label) {
+    const double ceiling = wall.steps->verdict.ceilings[label];
+    BOOST_TEST(wall.steps->low_ceilings[label] <= ceiling);
+    BOOST_TEST(ceiling <= wall.steps->high_ceilings[label]);
+  }
+  const auto unknown = static_cast<size_t>(Wall::unknown);
+  BOOST_TEST(wall.steps->low_ceilings[unknown] < wall.steps->high_ceilings[unknown]);
+  BOOST_TEST(wall.steps->low_ratio == 0.0);
+  BOOST_TEST(wall.steps->high_ratio == 0.6, boost::test_tools::tolerance(0.01));
+}
+
 BOOST_AUTO_TEST_CASE(the_steps_to_replay_are_spread_and_fewer_where_they_are_large) {
   BOOST_TEST((steps_to_replay(3, 10) == std::vector<size_t>{0, 1, 2}));
   BOOST_TEST(steps_to_replay(100, 10).size() == 9U);

@@ -205,10 +205,13 @@ std::string range_words(const nlohmann::json& verdict, base::Wall wall) {
     const nlohmann::json& value = verdict.at(pointer);
     return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
   };
+  const auto is_ratio = [](std::optional<double> value) {
+    return value && *value >= 0 && *value <= 1;
+  };
   const auto low = number_at(fmt::format("/low_label_ceilings/{}", name_of(wall)));
   const auto high = number_at(fmt::format("/high_label_ceilings/{}", name_of(wall)));
   const double num_steps = number_at("/num_replayed_steps").value_or(0);
-  if (!low || !high || !(num_steps > 1 && num_steps < 1e6)) return "";
+  if (!is_ratio(low) || !is_ratio(high) || !(num_steps > 1 && num_steps < 1e6)) return "";
   return fmt::format(" ({} to {} over {:.0f} steps)", percent_of(low, 1), percent_of(high, 1),
                      num_steps);
 }

@@ -2,6 +2,7 @@
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -151,6 +152,31 @@ BOOST_AUTO_TEST_CASE(verdict_and_roof_are_taken_from_texts_of_the_trial) {
   for (const char* part :
        {"<p>a &lt;wall&gt;</p>", "<li>120 ms: of that</li>", "\"peak\":200000000000.0"}) {
     BOOST_TEST(page.find(part) != std::string::npos, part);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(ceilings_have_their_interval_over_several_steps) {
+  const auto page_with = [](const std::string& low, const std::string& high,
+                            const std::string& num_steps) {
+    return page_of_strangers(
+        {{"wall_evidence", R"({"low_label_ceilings": )" + low + R"(, "high_label_ceilings": )" +
+                               high + R"(, "num_replayed_steps": )" + num_steps + "}"}});
+  };
+  const std::string low = R"({"communication": 0.21, "host": 0.0})";
+  const std::string high = R"({"communication": 0.45, "host": "x"})";
+  const std::string told =
+      " of the step would be gained without it (21.0 % to 45.0 % over 3 steps)";
+  const std::string page = page_with(low, high, "3");
+  BOOST_TEST(page.find(told) != std::string::npos);
+  BOOST_TEST(page.find("to 45.0 %") == page.rfind("to 45.0 %"));
+  // One step has no interval, and a stranger's file may say anything.
+  for (const auto& [other_low, other_high, num_steps] :
+       {std::tuple(low, high, "1"), std::tuple(low, high, "1e300"), std::tuple(low, high, "[]"),
+        std::tuple(std::string("[1]"), high, "3"), std::tuple(low, std::string("7"), "3"),
+        std::tuple(low, std::string(R"({"communication": 1e300})"), "3")}) {
+    const std::string other = page_with(other_low, other_high, num_steps);
+    BOOST_TEST(other.find(" steps)") == std::string::npos, other_low << other_high << num_steps);
+    BOOST_TEST(other.find("of the step would be gained without it") != std::string::npos);
   }
 }
 

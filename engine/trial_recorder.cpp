@@ -148,8 +148,8 @@ std::vector<size_t> TrialRecorder::kept_steps() const {
   const size_t num_ranks = are_all_here
                                ? std::max<size_t>(traces_.size(), 1)
                                : static_cast<size_t>(plan::layout_of(trial_.knobs).world_size());
-  return store::choose_steps(
-      traced_step_ns_, store::num_that_fit(largest, store::kMostJudgedRecords / num_ranks));
+  return store::choose_steps(traced_step_ns_,
+                             store::num_that_fit(largest, store::kMostJudgedRecords / num_ranks));
 }
 
 void TrialRecorder::add_traces() {
@@ -158,8 +158,7 @@ void TrialRecorder::add_traces() {
     return of_rank.second.size() != traced_step_ns_.size();
   });
   const std::vector<size_t> kept = kept_steps();
-  const profiler::CommunicatorKeys instances =
-      plan::group_instances(plan::layout_of(trial_.knobs));
+  const profiler::CommunicatorKeys instances = plan::group_instances(plan::layout_of(trial_.knobs));
   for (const size_t step : kept) {
     if (spec::is_on_device(trial_)) {
       std::vector<profiler::StepTrace*> ranks;

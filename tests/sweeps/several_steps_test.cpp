@@ -71,10 +71,10 @@ double whole_run(const store::TrialResult& result, const std::string& name) {
 }
 
 /// The program over the real engine, which traces three steps of two ranks.
-struct RealCli : tests::Cli {
+struct SteppedCli : tests::Cli {
   tests::ScopedEnvironment real{"MOETUNE_RANK", tests::bin("moetune-rank")};
 
-  RealCli() {
+  SteppedCli() {
     spec::TrialSpec trial = tests::small_trial();
     trial.knobs = spec::Knobs{};
     trial.knobs.data_parallel_size = 2;
@@ -150,7 +150,7 @@ BOOST_AUTO_TEST_CASE(one_step_is_its_own_interval) {
 
 BOOST_AUTO_TEST_SUITE_END()
 
-BOOST_FIXTURE_TEST_SUITE(several_traced_steps, RealCli)
+BOOST_FIXTURE_TEST_SUITE(several_traced_steps, SteppedCli)
 
 BOOST_AUTO_TEST_CASE(all_are_judged_and_shown_and_one_is_stored) {
   const tests::Answer ended = run({"trial", spec, "--db", db});

@@ -6,12 +6,13 @@
 
 namespace moetune::tuner {
 
-CompiledStep::CompiledStep(const spec::TrialSpec& spec, const ReceivedRows& rows, double load) {
+CompiledStep::CompiledStep(const spec::TrialSpec& spec, const ReceivedRows& rows, double load,
+                           const plan::Planned& planned) {
   const plan::Layout layout = plan::layout_of(spec.knobs);
   const int place = plan::busiest_in_attention(spec);
   for (int stage = 0; stage < layout.pp; ++stage) {
     const int rank = stage * layout.stage_size() + place;
-    stages_.push_back(plan::compile(spec, rank));
+    stages_.push_back(plan::compile(spec, rank, planned));
     bindings_.emplace_back(spec, stages_.back(), rows, load);
   }
 }

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/plan/planned.h"
 #include "engine/plan/player.h"
 #include "engine/plan/program.h"
 #include "engine/spec/trial_spec.h"
@@ -19,8 +20,8 @@ class CompiledStep {
  public:
   /// The spec must satisfy its constraints. Without a profile the busiest rank's experts receive
   /// `load` times their share, at most all rows of the group; 1: balanced.
-  explicit CompiledStep(const spec::TrialSpec& spec, const ReceivedRows& rows = {},
-                        double load = 1);
+  explicit CompiledStep(const spec::TrialSpec& spec, const ReceivedRows& rows = {}, double load = 1,
+                        const plan::Planned& planned = {});
 
   [[nodiscard]] const std::vector<plan::StepProgram>& stages() const { return stages_; }
   /// To be played; they refer to this object.

@@ -39,8 +39,11 @@ struct MtpFrames {
 
 class Compiler {
  public:
-  Compiler(const spec::TrialSpec& trial, int rank)
-      : trial_(trial), knobs_(trial.knobs), is_full_(spec::is_full_recompute(trial.knobs)) {
+  Compiler(const spec::TrialSpec& trial, int rank, const Planned& planned)
+      : trial_(trial),
+        knobs_(trial.knobs),
+        planned_(planned),
+        is_full_(spec::is_full_recompute(trial.knobs)) {
     program_.rank = rank;
     program_.layout = layout_of(trial.knobs);
     program_.precision = spec::precision_of(trial.dtype, trial.knobs);
@@ -342,6 +345,7 @@ class Compiler {
 
   const spec::TrialSpec& trial_;
   const spec::Knobs& knobs_;
+  const Planned& planned_;
   bool is_full_;
   std::vector<VirtualStage> stages_;  ///< of this rank
   std::vector<MtpFrames> mtp_;        ///< by depth, on the last stage's rank
@@ -354,8 +358,8 @@ class Compiler {
 
 }  // namespace
 
-StepProgram compile(const spec::TrialSpec& trial, int rank) {
-  return Compiler(trial, rank).compile();
+StepProgram compile(const spec::TrialSpec& trial, int rank, const Planned& planned) {
+  return Compiler(trial, rank, planned).compile();
 }
 
 }  // namespace moetune::plan

@@ -1,12 +1,13 @@
 // From a trial to the program of each rank.
 #pragma once
 
+#include "engine/plan/planned.h"
 #include "engine/plan/program.h"
 
 namespace moetune::plan {
 
-/// The step of `rank`. The trial must satisfy its constraints.
-StepProgram compile(const spec::TrialSpec& trial, int rank);
+/// The step of `rank`. The trial must satisfy its constraints. `planned`: what only plans know.
+StepProgram compile(const spec::TrialSpec& trial, int rank, const Planned& planned = {});
 
 /// Checks what every program has to hold, in one walk over the step: each wait comes after its
 /// record in the item, nothing routed is sized before its counts are fetched and its route is

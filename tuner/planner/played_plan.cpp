@@ -131,7 +131,8 @@ PlayedStep play_plan(const PlanRun& run, const Rates& rates, bool has_records) {
     const bool is_of_rows = instr.is_routed && instr.group == plan::Group::ep;
     return is_of_rows ? std::llround(exchange * static_cast<double>(ns)) : ns;
   };
-  return play_traced(trial, CompiledStep(trial, {}, played_rows_ratio(run)), Calibration(),
+  const plan::Planned planned = plan::planned_of(computed_knobs(run));
+  return play_traced(trial, CompiledStep(trial, {}, played_rows_ratio(run), planned), Calibration(),
                      has_records ? kMostRecords : 0, transfer_of);
 }
 

@@ -287,7 +287,7 @@ class TextWriter {
     const ListedInstr& listed = list_[number];
     const plan::Instr& instr = *listed.instr;
     const bool is_launch = instr.verb == Verb::op || has_group(instr.verb);
-    const bool has_pass = is_launch || instr.verb == Verb::fetch;
+    const bool has_pass = is_launch || instr.verb == Verb::fetch || instr.verb == Verb::copy;
     const bool has_stream = has_pass || instr.verb == Verb::record || instr.verb == Verb::wait ||
                             instr.verb == Verb::upload;
     const bool is_parameters = instr.verb == Verb::acquire || instr.verb == Verb::release;

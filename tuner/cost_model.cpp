@@ -135,6 +135,7 @@ plan::PlayResult played_with(const spec::TrialSpec& spec, const CompiledStep& co
       spec.hardware, compiled.ranks(),
       [&](const plan::Position& at, const plan::Instr& instr, const plan::OpCost& cost) {
         if (instr.verb == plan::Verb::host) return plan::host_work_ns(cost);
+        if (instr.verb == plan::Verb::copy) return plan::host_copy_ns(spec.hardware, cost);
         return plan::slowed_ns(spec.hardware,
                                calibration.duration_ns(spec.hardware, instr.op, instr.pass, cost),
                                at.num_collectives);
@@ -153,7 +154,7 @@ int64_t most_records_of(const std::vector<plan::PlayedRank>& ranks) {
           std::count_if(segment->code.begin(), segment->code.end(), [](const plan::Instr& instr) {
             return instr.verb == Verb::op || instr.verb == Verb::comm || instr.verb == Verb::send ||
                    instr.verb == Verb::recv || instr.verb == Verb::fetch ||
-                   instr.verb == Verb::host;
+                   instr.verb == Verb::copy || instr.verb == Verb::host;
           }));
     }
     for (const plan::Item& item : rank.program->items) {

@@ -32,8 +32,13 @@ void Executor::check_runs() const {
   for (const plan::ParamDesc& param : program_.params.params) {
     MOETUNE_CHECK(param.kind <= plan::ParamKind::head, "nothing uses {}", param.name);
   }
+  for (const plan::BucketDesc& bucket : program_.params.buckets) {
+    MOETUNE_CHECK(!bucket.is_sharded, "nothing gathers {}", bucket.name);
+  }
   for (const auto& segment : program_.segments) {
     for (const Instr& instr : segment->code) {
+      MOETUNE_CHECK(instr.verb != Verb::copy, "nothing copies {}",
+                    plan::op_label(instr.op, instr.pass));
       MOETUNE_CHECK(instr.verb != Verb::op || binder_of(instr.op) != nullptr, "nothing runs {}",
                     plan::op_label(instr.op, instr.pass));
     }
@@ -109,6 +114,8 @@ void Executor::run(const Instr& instr, size_t index) {
     case Verb::acquire:
     case Verb::release:
       return;  // all parameters of a rank stay where they are
+    case Verb::copy:
+      return;  // refused by check_runs
   }
 }
 

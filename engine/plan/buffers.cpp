@@ -142,6 +142,12 @@ Place place_of(const BufferRow& row, const Knobs& knobs, PassKind pass) {
   return Place::absent;
 }
 
+std::optional<spec::Offload> offload_of(const BufferRow& row, const LayerDims& dims) {
+  // What comes into a layer goes to the norm of its first half.
+  if (row.id == Buf::input && dims.mixer == spec::Mixer::none) return spec::Offload::mlp_norm;
+  return row.offloaded_by;
+}
+
 int64_t buffer_bytes(const BufferRow& row, const LayerDims& dims, const Precision& precision) {
   return row.rows(dims) * row.cols(dims) * base::size_of(precision.of(row.content));
 }

@@ -15,6 +15,7 @@
 #include "engine/plan/layout.h"
 #include "engine/spec/knobs.h"
 #include "engine/spec/model_spec.h"
+#include "engine/spec/plan_knobs.h"
 #include "engine/spec/precision.h"
 
 namespace moetune::plan {
@@ -312,6 +313,8 @@ struct BufferRow {
   Content content = Content::element;
   int64_t (*rows)(const LayerDims&) = nullptr;
   int64_t (*cols)(const LayerDims&) = nullptr;
+  /// Saved buffers only: the module that Megatron-Core's offloading of activations names it by.
+  std::optional<spec::Offload> offloaded_by = std::nullopt;
 };
 
 /// In the order of Buf, in which the buffers of a part are allocated.
@@ -332,6 +335,9 @@ Place place_of(const BufferRow& row, const Knobs& knobs, PassKind pass);
 
 /// Whether the knobs have the buffer made again in the backward pass instead of saved.
 bool is_dropped(const BufferRow& row, const Knobs& knobs);
+
+/// The module that has the buffer wait in the host's memory, in a layer of these dims.
+std::optional<spec::Offload> offload_of(const BufferRow& row, const LayerDims& dims);
 
 /// Bytes of a buffer, not aligned.
 int64_t buffer_bytes(const BufferRow& row, const LayerDims& dims, const Precision& precision);

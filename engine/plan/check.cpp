@@ -33,7 +33,13 @@ struct Memory {
 
 class Checker {
  public:
-  explicit Checker(const StepProgram& program) : program_(program) {}
+  explicit Checker(const StepProgram& program) : program_(program) {
+    const ParamPlan& params = program.params;
+    for (const ParamDesc& param : params.params) {
+      if (!params.buckets[static_cast<size_t>(param.bucket)].is_sharded) continue;
+      sharded_[{static_cast<uint8_t>(param.kind), param.layer}] = param.bucket;
+    }
+  }
 
   void run() {
     for (size_t i = 0; i < program_.setup.size(); ++i) run_item(program_.setup[i], i, true);
@@ -147,6 +153,19 @@ class Checker {
         fail(is_acquire ? "a parameter is acquired twice" : "a parameter is not acquired");
       }
       acquired_[ref.id] = is_acquire;
+      if (is_acquire) check_whole(ref, BucketPart::gathered, "a parameter is used as a shard");
+    }
+  }
+
+  /// Of a parameter in a sharded bucket: whether that part of the bucket is there.
+  void check_whole(const Ref& ref, BucketPart part, const char* what) const {
+    for (const int64_t layer : {int64_t{item_->layer}, int64_t{-1}}) {
+      const auto found = sharded_.find({ref.id, layer});
+      if (found == sharded_.end()) continue;
+      if (!live_.contains({Space::bucket, -1, -1, static_cast<uint8_t>(part), found->second})) {
+        fail(what);
+      }
+      return;
     }
   }
 
@@ -173,6 +192,9 @@ class Checker {
       if (ref.space == Space::none) continue;
       if (ref.space == Space::weight || ref.space == Space::grad) {
         if (!acquired_[ref.id]) fail("a parameter is used that is not acquired");
+        if (ref.space == Space::grad) {
+          check_whole(ref, BucketPart::whole_grad, "a gradient is added to a shard");
+        }
       } else if (!live_.contains(memory_of(ref)) && !is_empty(ref)) {
         fail(fmt::format("the operand {} is not there", name_of(program_, *item_, ref)));
       }
@@ -230,6 +252,8 @@ class Checker {
   // Of the step:
   std::set<std::pair<int32_t, int32_t>> routed_;  ///< layer and micro-batch
   std::map<Memory, Where> live_;                  ///< by whom it was made
+  /// Kind and layer of parameters that are shards, with their bucket.
+  std::map<std::pair<uint8_t, int64_t>, int64_t> sharded_;
 };
 
 }  // namespace

@@ -80,7 +80,14 @@ class Compiler {
     add_micro_batches(stage, num_micro_batches);
     if (is_captured) append(iteration_graph(stage, false));
     add_update(update);
-    if (knobs_.use_distributed_optimizer) distributed_optimizer(program_, stage);
+    if (planned_.fsdp != spec::Fsdp::none) {
+      fsdp(program_, stage, planned_.fsdp);
+    } else if (knobs_.use_distributed_optimizer) {
+      distributed_optimizer(program_, stage);
+    }
+    // Where all is recomputed nothing is kept that could wait elsewhere.
+    if (!is_full_) offload(program_, stage, planned_.offload);
+    offload_optimizer(program_, stage, planned_.optimizer_offload_ratio);
     if (knobs_.overlap_grad_reduce) grad_overlap(program_.items, program_.segments);
     contention(program_, trial_.hardware);
     return std::move(program_);

@@ -19,7 +19,7 @@ namespace {
 
 bool is_launch(const Instr& instr) {
   return instr.verb == Verb::op || instr.verb == Verb::comm || instr.verb == Verb::send ||
-         instr.verb == Verb::recv || instr.verb == Verb::upload;
+         instr.verb == Verb::recv || instr.verb == Verb::upload || instr.verb == Verb::copy;
 }
 
 bool is_listed(const Instr& instr) {
@@ -74,6 +74,7 @@ class Lister {
     };
     switch (instr.verb) {
       case Verb::op:
+      case Verb::copy:
       case Verb::host:
         return bound();
       case Verb::comm:
@@ -188,12 +189,12 @@ std::vector<ListedInstr> list_instructions(const StepProgram& program, const Bin
 std::string item_title(const StepProgram& program, const Item& item) {
   const Segment& segment = *program.segments[static_cast<size_t>(item.segment)];
   std::string text = fmt::format("{}: {}", place_text(item), name_of(segment.block));
-  if (segment.block != BlockKind::update) {
+  if (is_of_model(segment.block)) {
     const bool is_again = !segment.is_backward && !segment.code.empty() &&
                           segment.code.front().pass == Pass::recompute;
     return text + (segment.is_backward ? " backward" : is_again ? " recomputed" : " forward");
   }
-  // What the update does is one op an item.
+  // What the update and passes do is one op an item.
   std::vector<std::string_view> ops;
   for (const Instr& instr : segment.code) {
     if (instr.op != Op::count && instr.op != Op::host_sync) ops.emplace_back(op_row(instr.op).name);

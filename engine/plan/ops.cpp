@@ -109,11 +109,15 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     // A dozen FLOPs an element, behind seven streams of memory.
     {Op::adamw, "adamw", K::memory, S::compute, G::world, W::light},
     {Op::param_gather, "param_gather", K::collective, S::data, G::dp_cp, W::none},
+    {Op::shard_gather, "shard_gather", K::collective, S::weights, G::dp_cp, W::none},
+    {Op::shard_reduce, "shard_reduce", K::collective, S::data, G::dp_cp, W::none},
     {Op::loss_reduce, "loss_reduce", K::collective, S::data, G::world, W::none},
     {Op::zero_grads, "zero_grads", K::memory, S::compute, G::world, W::none},
     {Op::host_sync, "host_sync", K::host, S::compute, G::world, W::none},
     {Op::finish_route, "finish_route", K::host, S::compute, G::world, W::none},
     {Op::write_route, "write_route", K::host, S::compute, G::world, W::none},
+    {Op::to_host, "to_host", K::host, S::to_host, G::world, W::none},
+    {Op::from_host, "from_host", K::host, S::from_host, G::world, W::none},
 }};
 
 constexpr bool is_indexed_by_id() {
@@ -184,7 +188,8 @@ const char* name_of(Pass pass) {
 const char* name_of(Stream stream) {
   static constexpr std::array<const char*, static_cast<size_t>(Stream::count)> kNames = {
       "compute",       "expert parallel",  "context parallel", "data parallel",
-      "pipeline send", "pipeline receive", "tensor parallel",  "copy"};
+      "pipeline send", "pipeline receive", "tensor parallel",  "copy",
+      "weights",       "to host",          "from host"};
   return kNames[static_cast<size_t>(stream)];
 }
 
@@ -320,6 +325,17 @@ OpCost op_cost(Op op, Pass pass, const LayerDims& dims, std::span<const OperandS
       break;
   }
   return cost;
+}
+
+double host_link_bytes_per_s(const HardwareSpec& hardware) {
+  constexpr double kUsual = 32e9;
+  constexpr double kReached = 0.8;
+  return kReached * (hardware.host_link_bytes_per_s > 0 ? hardware.host_link_bytes_per_s : kUsual);
+}
+
+int64_t host_copy_ns(const HardwareSpec& hardware, const OpCost& cost) {
+  return static_cast<int64_t>(1e9 * static_cast<double>(cost.bytes) /
+                              host_link_bytes_per_s(hardware));
 }
 
 int64_t host_work_ns(const OpCost& cost) { return cost.bytes / 2; }

@@ -113,11 +113,15 @@ enum class Op : uint8_t {
   norm_reduce,
   adamw,
   param_gather,
+  shard_gather,  ///< weights of a unit from the shards of its replicas
+  shard_reduce,  ///< gradients of a unit to these shards
   loss_reduce,
   zero_grads,
   host_sync,
   finish_route,  ///< from the counts of all ranks: how many rows go where
   write_route,   ///< index lists for the rows that arrive
+  to_host,       ///< what waits in the host's memory, out of the device's
+  from_host,     ///< and back
   count
 };
 
@@ -129,7 +133,7 @@ enum class OpKind : uint8_t {
   dispatcher,  ///< packing, routing and control around the expert all-to-all
   collective,
   p2p,
-  host,
+  host,  ///< of the host, or of the link to its memory
 };
 
 /// Streams of a rank, in the order the timeline numbers them.
@@ -142,6 +146,10 @@ enum class Stream : uint8_t {
   pipeline_recv,
   tensor,
   copy,  ///< from the host; of real devices only
+  // What only plans know:
+  weights,    ///< shards that become whole
+  to_host,    ///< what waits in the host's memory
+  from_host,  ///< and comes back
   count
 };
 constexpr auto kNumStreams = static_cast<size_t>(Stream::count);
@@ -210,6 +218,12 @@ int64_t visible_pairs(const LayerDims& dims, std::optional<int64_t> key_rank = {
 
 /// The first of the ranks of a pipeline stage whose attention sees most, in all layers together.
 int busiest_in_attention(const spec::TrialSpec& trial);
+
+/// Bytes a second between a device and its host's memory, in one direction: four fifths of the
+/// link's (assumed). A device without a stated link has PCIe 4.0 x16.
+double host_link_bytes_per_s(const HardwareSpec& hardware);
+/// What a copy of so many bytes takes there.
+int64_t host_copy_ns(const HardwareSpec& hardware, const OpCost& cost);
 
 /// What the host takes for work of that many bytes, in modelled time: two bytes a nanosecond, which
 /// is what making index lists takes on one core (engine/exec/host_work.cpp).

@@ -180,6 +180,7 @@ struct BucketDesc {
   int64_t numel = 0;  ///< padded to a multiple of group size * 64
   bool is_tied_copy = false;
   bool has_gradient = true;  ///< else it has weights only
+  bool is_sharded = false;   ///< weights and gradients are shards, too (passes/fsdp.cpp)
   /// Of its elements those that the rank updates and has the optimizer's state of: all of them, or
   /// its shard (passes/distributed_optimizer.cpp).
   int64_t own_begin = 0;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "kernels/base/step_parts.h"
 
 namespace moetune::plan {
 namespace {
@@ -196,6 +197,15 @@ class Player {
       case Verb::fetch:
         timeline.synchronize(timeline.record_event(stream), tag_of(c, instr, {}));
         return true;
+      case Verb::copy: {
+        // By the device's own engines, beside its multiprocessors.
+        const OpCost cost = cost_of(c, instr);
+        const int64_t start = timeline.launch(stream, false);
+        const int64_t ns = duration_of_({c.rank(), c.item, c.instr, 0, start}, instr, cost);
+        timeline.finish_communication(stream, RecordKind::memcpy, tag_of(c, instr, cost),
+                                      base::kMemcpyGroup, -1, start, start + ns, ns);
+        return true;
+      }
       case Verb::host: {
         const OpCost cost = cost_of(c, instr);
         timeline.finish_host_work(tag_of(c, instr, cost), timeline.begin_host_work(),

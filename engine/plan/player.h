@@ -22,7 +22,7 @@ struct Position {
   int64_t start_ns = 0;     ///< of an operation: when it begins
 };
 
-/// How long an operation lasts, or the host works (Verb::host).
+/// How long an operation or a copy lasts, or the host works (Verb::host).
 using DurationOf =
     std::function<int64_t(const Position& position, const Instr& instr, const OpCost& cost)>;
 

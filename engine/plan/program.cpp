@@ -6,9 +6,9 @@
 namespace moetune::plan {
 
 const char* name_of(Verb verb) {
-  static constexpr std::array kNames = {"op",   "comm",    "send",    "recv",   "alloc",
-                                        "free", "record",  "wait",    "upload", "fetch",
-                                        "host", "acquire", "release", "mark"};
+  static constexpr std::array kNames = {"op",   "comm",   "send",    "recv",    "alloc",
+                                        "free", "record", "wait",    "upload",  "fetch",
+                                        "copy", "host",   "acquire", "release", "mark"};
   static_assert(kNames.size() == static_cast<size_t>(Verb::mark) + 1);
   return kNames[static_cast<size_t>(verb)];
 }
@@ -22,6 +22,7 @@ bool cuts_graph(Verb verb) {
     case Verb::wait:
     case Verb::fetch:
     case Verb::upload:
+    case Verb::copy:
       return true;
     default:
       return false;
@@ -31,6 +32,7 @@ bool cuts_graph(Verb verb) {
 base::DType type_of(BucketPart part, const Precision& precision) {
   switch (part) {
     case BucketPart::weight:
+    case BucketPart::gathered:
       return precision.element;
     case BucketPart::m:
       return precision.m;
@@ -42,8 +44,9 @@ base::DType type_of(BucketPart part, const Precision& precision) {
 }
 
 const char* name_of(BlockKind block) {
-  static constexpr std::array kNames = {"embedding", "stage", "gqa", "mla",      "gdn",  "mamba",
-                                        "dense_mlp", "moe",   "mtp", "mtp_head", "head", "update"};
+  static constexpr std::array kNames = {"embedding", "stage",     "gqa",    "mla",    "gdn",
+                                        "mamba",     "dense_mlp", "moe",    "mtp",    "mtp_head",
+                                        "head",      "update",    "shards", "offload"};
   static_assert(kNames.size() == static_cast<size_t>(BlockKind::count));
   return kNames[static_cast<size_t>(block)];
 }

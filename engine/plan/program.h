@@ -33,10 +33,11 @@ enum class Verb : uint8_t {
   wait,     ///< its stream waits for a recorded point
   upload,   ///< host to device, on the copy stream
   fetch,    ///< device to host: the host waits for the stream; binds what was fetched
+  copy,     ///< between the memories of device and host, on its stream; nobody waits
   host,     ///< work of the host
   acquire,  ///< from here on the segment uses these parameters
-  release,  ///< it no longer does. For parameters that are gathered; today all are there
-            ///< all the time, and only plan::check follows both
+  release,  ///< it no longer does. Of parameters that are shards otherwise passes/fsdp.cpp has
+            ///< them gathered in between; all others are there all the time
   mark,     ///< no work: where a graph begins or ends, where an observer looks
 };
 const char* name_of(Verb verb);
@@ -59,8 +60,9 @@ enum class Space : uint8_t {
   slots,    ///< where messages lie until they are read: id 1 backward, row the peer's index
 };
 
-/// What a bucket's memory is made of.
-enum class BucketPart : uint8_t { weight, grad, master, m, v, count };
+/// What a bucket's memory is made of. Of a bucket that is sharded the first ones are shards, and
+/// the last two are whole and there while they are used.
+enum class BucketPart : uint8_t { weight, grad, master, m, v, gathered, whole_grad, count };
 
 base::DType type_of(BucketPart part, const Precision& precision);
 
@@ -118,7 +120,7 @@ enum class Upload : uint8_t { step, route };
 
 struct Instr {
   Verb verb = Verb::op;
-  Op op = Op::count;  ///< op, comm, send, recv, fetch, host
+  Op op = Op::count;  ///< op, comm, send, recv, fetch, copy, host
   Pass pass = Pass::forward;
   Stream stream = Stream::compute;
   Group group = Group::world;                                    ///< comm, send, recv
@@ -136,8 +138,8 @@ struct Instr {
   int16_t peer = -1;       ///< send, recv: index within the pipeline group
   int16_t tag = -1;        ///< send, recv: which border between virtual stages, which direction
   /// Work of one launch: FLOPs and bytes of an op; for comm `bytes` is the payload that
-  /// spec::collective_ns takes, for send and recv the message, for alloc and free the
-  /// allocation, for host what it reads and writes.
+  /// spec::collective_ns takes, for send and recv the message, for copy what is moved, for alloc
+  /// and free the allocation, for host what it reads and writes.
   /// Where is_routed, `cost` is without rows and `cost_per_row` comes with each.
   OpCost cost;
   OpCost cost_per_row;
@@ -158,9 +160,13 @@ enum class BlockKind : uint8_t {
   mtp_head,  ///< where it ends
   head,
   update,
+  shards,   ///< weights that are gathered, gradients that are scattered (passes/fsdp.cpp)
+  offload,  ///< what goes to the host's memory and comes back (passes/offload.cpp)
   count
 };
 const char* name_of(BlockKind block);
+/// Whether it computes a part of the model, with parameters and buffers of its own.
+constexpr bool is_of_model(BlockKind block) { return block < BlockKind::update; }
 
 /// One half (forward or backward) of a block, made once for each kind of layer. Immutable.
 struct Segment {

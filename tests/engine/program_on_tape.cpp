@@ -170,6 +170,8 @@ void ProgramOnTape::follow(const Instr& instr) {
       return upload(instr);
     case Verb::mark:
       return mark(instr);
+    case Verb::copy:
+      return differ("the engine copies nothing");
     case Verb::host:
     case Verb::acquire:
     case Verb::release:

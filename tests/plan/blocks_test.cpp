@@ -19,7 +19,7 @@ namespace {
 std::vector<BlockKind> declaring_blocks() {
   std::vector<BlockKind> kinds;
   for (int i = 0; i < static_cast<int>(BlockKind::count); ++i) {
-    if (static_cast<BlockKind>(i) != BlockKind::update) kinds.push_back(static_cast<BlockKind>(i));
+    if (is_of_model(static_cast<BlockKind>(i))) kinds.push_back(static_cast<BlockKind>(i));
   }
   return kinds;
 }

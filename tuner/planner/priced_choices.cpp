@@ -29,10 +29,6 @@ constexpr std::array<std::string_view, 13> kWithoutPrice = {"moe_permute_fusion"
                                                             "sequence_parallel",
                                                             "cuda_graph_warmup_steps"};
 
-/// What a device without a stated link has: PCIe 4.0 x16.
-constexpr double kUsualHostLink = 32e9;
-constexpr double kReachedOfHostLink = 0.8;
-
 /// Of a layer and micro-batch, what goes to the host's memory and comes back.
 double bytes_to_host(const PlanRun& run, spec::LayerKind kind, int64_t window) {
   const spec::PlanKnobs& k = run.knobs;
@@ -99,9 +95,8 @@ ScoreBytes score_bytes(const PlanRun& run, spec::LayerKind kind, int64_t window)
 }
 
 double exposed_copies(const PlanRun& run, spec::LayerKind kind, int64_t window, double seconds) {
-  const double link = run.hardware->host_link_bytes_per_s > 0 ? run.hardware->host_link_bytes_per_s
-                                                              : kUsualHostLink;
-  const double one_way = bytes_to_host(run, kind, window) / (kReachedOfHostLink * link);
+  const double one_way =
+      bytes_to_host(run, kind, window) / plan::host_link_bytes_per_s(*run.hardware);
   const double forward = seconds / 3;
   return std::max(0.0, one_way - forward) + std::max(0.0, one_way - (seconds - forward));
 }

@@ -34,8 +34,7 @@ struct ScoreBytes {
 ScoreBytes score_bytes(const PlanRun& run, spec::LayerKind kind, int64_t window);
 
 /// Seconds of a layer and micro-batch in which copies to and from the host's memory are not hidden
-/// by the `seconds` that the layer computes: out in its forward third, back in its backward. Four
-/// fifths of the link's bandwidth are reached (assumed).
+/// by the `seconds` that the layer computes: out in its forward third, back in its backward.
 double exposed_copies(const PlanRun& run, spec::LayerKind kind, int64_t window, double seconds);
 
 /// Whether a change of the knob has a price in time. Neither a formula nor a published figure is

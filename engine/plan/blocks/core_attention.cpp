@@ -29,7 +29,7 @@ constexpr BufferRow kBuffers[] = {
     {Buf::part_out, "part_out", Part::attn, Keep::both, kKept, kElement, block_if_ring, dim::attn},
     {Buf::part_lse, "part_lse", Part::attn, Keep::both, kKept, kStat, block_if_ring, heads},
     {Buf::attn_out, "attn_out", Part::attn, Keep::saved, RecomputeModule::core_attn, kElement,
-     dim::block, dim::attn},
+     dim::block, dim::attn, spec::Offload::attn_proj},
     {Buf::attn_lse, "attn_lse", Part::attn, Keep::saved, RecomputeModule::core_attn, kStat,
      dim::block, heads},
     {Buf::d_attn_out, "d_attn_out", Part::attn, Keep::backward, kKept, kElement, dim::block,

@@ -22,9 +22,10 @@ constexpr BufferRow kBuffers[] = {{Buf::embed_partial, "embed_partial", Part::em
 
 // The residual stream at the borders of layers and stages.
 constexpr BufferRow kBorderBuffers[] = {
-    {Buf::input, "input", Part::input, Keep::saved, kKept, kElement, dim::tokens, dim::hidden},
-    {Buf::mid, "mid", Part::block, Keep::saved, kKept, kElement, tokens_between_halves,
-     dim::hidden},
+    {Buf::input, "input", Part::input, Keep::saved, kKept, kElement, dim::tokens, dim::hidden,
+     spec::Offload::attn_norm},
+    {Buf::mid, "mid", Part::block, Keep::saved, kKept, kElement, tokens_between_halves, dim::hidden,
+     spec::Offload::mlp_norm},
     {Buf::d_hidden, "d_hidden", Part::grad, Keep::saved, kKept, kElement, dim::tokens,
      dim::hidden}};
 

@@ -19,7 +19,7 @@ constexpr BufferRow kBuffers[] = {{Buf::mlp_gathered, "mlp_gathered", Part::rout
                                   {Buf::mlp_norm_out, "mlp_norm_out", Part::route, Keep::saved,
                                    RecomputeModule::norm, kElement, dim::tokens, dim::hidden},
                                   {Buf::mlp_norm_rstd, "mlp_norm_rstd", Part::route, Keep::saved,
-                                   kKept, kStat, dim::tokens, dim::stats},
+                                   kKept, kStat, dim::tokens, dim::stats, spec::Offload::mlp_norm},
                                   {Buf::d_mlp_norm, "d_mlp_norm", Part::route, Keep::backward,
                                    kKept, kElement, dim::tokens, dim::hidden}};
 

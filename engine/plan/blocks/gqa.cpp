@@ -29,7 +29,8 @@ constexpr ParamRow kParams[] = {
      Sync::sharded, [](const ModelSpec& m, D) { return m.has_attention_sinks; }}};
 
 constexpr BufferRow kBuffers[] = {
-    {Buf::qkv, "qkv", Part::attn, Keep::saved, kKept, kElement, block_if_gqa, qkv},
+    {Buf::qkv, "qkv", Part::attn, Keep::saved, kKept, kElement, block_if_gqa, qkv,
+     spec::Offload::core_attn},
     {Buf::q_rstd, "q_rstd", Part::attn, Keep::saved, kKept, kStat, block_if_qk_norm,
      [](D d) { return d.heads; }},
     {Buf::k_rstd, "k_rstd", Part::attn, Keep::saved, kKept, kStat, block_if_qk_norm,

@@ -14,16 +14,17 @@ constexpr ParamRow kParams[] = {
     {ParamKind::attn_norm_bias, "attn_norm_bias", dim::one, dim::hidden, Split::whole,
      Sync::replicated, has_layer_norm}};
 
-constexpr BufferRow kBuffers[] = {{Buf::attn_gathered, "attn_gathered", Part::attn, Keep::wire,
-                                   kKept, kElement, block_if_gathered, dim::hidden},
-                                  {Buf::attn_partial, "attn_partial", Part::attn, Keep::wire, kKept,
-                                   kElement, dim::block_if_tp, dim::hidden},
-                                  {Buf::attn_norm_out, "attn_norm_out", Part::attn, Keep::saved,
-                                   RecomputeModule::norm, kElement, dim::tokens, dim::hidden},
-                                  {Buf::attn_norm_rstd, "attn_norm_rstd", Part::attn, Keep::saved,
-                                   kKept, kStat, dim::tokens, dim::stats},
-                                  {Buf::d_attn_norm, "d_attn_norm", Part::attn, Keep::backward,
-                                   kKept, kElement, dim::tokens, dim::hidden}};
+constexpr BufferRow kBuffers[] = {
+    {Buf::attn_gathered, "attn_gathered", Part::attn, Keep::wire, kKept, kElement,
+     block_if_gathered, dim::hidden},
+    {Buf::attn_partial, "attn_partial", Part::attn, Keep::wire, kKept, kElement, dim::block_if_tp,
+     dim::hidden},
+    {Buf::attn_norm_out, "attn_norm_out", Part::attn, Keep::saved, RecomputeModule::norm, kElement,
+     dim::tokens, dim::hidden, spec::Offload::qkv_linear},
+    {Buf::attn_norm_rstd, "attn_norm_rstd", Part::attn, Keep::saved, kKept, kStat, dim::tokens,
+     dim::stats, spec::Offload::attn_norm},
+    {Buf::d_attn_norm, "d_attn_norm", Part::attn, Keep::backward, kKept, kElement, dim::tokens,
+     dim::hidden}};
 
 }  // namespace
 

@@ -33,16 +33,21 @@ std::vector<Range> own_ranges(const StepProgram& program) {
   return ranges;
 }
 
-/// Whether only the shard of it is kept: master weights and moments.
-bool is_state(const Ref& ref) {
+/// Whether only the shard of it is kept: master weights and moments, and all of what is sharded.
+bool is_shard(const BucketDesc& bucket, const Ref& ref) {
   const auto part = static_cast<BucketPart>(ref.id);
-  return part != BucketPart::weight && part != BucketPart::grad;
+  return bucket.is_sharded || (part != BucketPart::weight && part != BucketPart::grad);
+}
+
+const BucketDesc& bucket_of(const StepProgram& program, const Ref& ref) {
+  return program.params.buckets[static_cast<size_t>(ref.row)];
 }
 
 void shrink_allocation(const StepProgram& program, Instr& instr) {
   const Ref& ref = instr.refs.front();
-  if (ref.space != Space::bucket || !is_state(ref)) return;
-  const BucketDesc& bucket = program.params.buckets[static_cast<size_t>(ref.row)];
+  if (ref.space != Space::bucket) return;
+  const BucketDesc& bucket = bucket_of(program, ref);
+  if (!is_shard(bucket, ref)) return;
   instr.cost.bytes = instr.cost.bytes / bucket.numel * bucket.own_numel;
 }
 
@@ -53,10 +58,11 @@ void narrow_update(const StepProgram& program, Instr& instr) {
   std::erase_if(instr.refs,
                 [&](const Ref& ref) { return range_of(ref).begin == range_of(ref).end; });
   for (Ref& ref : instr.refs) {
-    const BucketDesc& bucket = program.params.buckets[static_cast<size_t>(ref.row)];
+    const BucketDesc& bucket = bucket_of(program, ref);
     if (bucket.own_numel == bucket.numel) continue;
     const Range range = range_of(ref);
-    ref = cols(ref, range.begin - (is_state(ref) ? bucket.own_begin : 0), range.end - range.begin);
+    const int64_t first = is_shard(bucket, ref) ? bucket.own_begin : 0;
+    ref = cols(ref, range.begin - first, range.end - range.begin);
   }
   const int64_t num_all = program.params.num_trained();
   int64_t num_own = 0;
@@ -65,10 +71,36 @@ void narrow_update(const StepProgram& program, Instr& instr) {
   instr.cost = {instr.cost.flops / num_all * num_own, instr.cost.bytes / num_all * num_own};
 }
 
+/// What is done with gradients of sharded buckets outside of micro-batches.
+void narrow_gradients(const StepProgram& program, Instr& instr) {
+  for (Ref& ref : instr.refs) {
+    if (ref.space != Space::bucket) continue;
+    const BucketDesc& bucket = bucket_of(program, ref);
+    if (!bucket.is_sharded) continue;
+    const int64_t others = bucket.numel - bucket.own_numel;
+    if (instr.op == Op::grad_norm) {
+      ref.col -= bucket.own_begin;
+    } else {
+      instr.cost.bytes -= others * base::size_of(program.precision.stat);
+    }
+  }
+}
+
 void shard(const StepProgram& program, Instr& instr) {
   if (instr.verb == Verb::alloc) shrink_allocation(program, instr);
-  if (instr.op == Op::grad_reduce) instr.kind = spec::CollectiveKind::reduce_scatter;
-  if (instr.op == Op::adamw) narrow_update(program, instr);
+  switch (instr.op) {
+    case Op::grad_reduce:
+      instr.kind = spec::CollectiveKind::reduce_scatter;
+      return;
+    case Op::adamw:
+      return narrow_update(program, instr);
+    case Op::zero_grads:
+    case Op::embedding_grad_reduce:
+    case Op::grad_norm:
+      return narrow_gradients(program, instr);
+    default:
+      return;
+  }
 }
 
 SegmentWriter writer(const BlockContext& context) {
@@ -93,15 +125,19 @@ Segment behind_gathers(const Segment& segment, const BlockContext& context) {
   SegmentWriter w = writer(context);
   w.join(Stream::compute, Stream::data);
   Segment made = w.finish();
-  for (Instr instr : segment.code) {
-    if (instr.event >= 0) instr.event += made.num_events;
-    made.code.push_back(std::move(instr));
-  }
-  made.num_events += segment.num_events;
+  append(made, segment);
   return made;
 }
 
 }  // namespace
+
+void append(Segment& segment, const Segment& next) {
+  for (Instr instr : next.code) {
+    if (instr.event >= 0) instr.event += segment.num_events;
+    segment.code.push_back(std::move(instr));
+  }
+  segment.num_events += next.num_events;
+}
 
 void distributed_optimizer(StepProgram& program, const BlockContext& context) {
   for (BucketDesc& bucket : program.params.buckets) {
@@ -128,7 +164,8 @@ void distributed_optimizer(StepProgram& program, const BlockContext& context) {
   program.items.pop_back();
   for (size_t i = 0; i < program.params.buckets.size(); ++i) {
     const BucketDesc& bucket = program.params.buckets[i];
-    if (!bucket.has_gradient || program.layout.group_size(bucket.group) == 1) continue;
+    const bool is_alone = program.layout.group_size(bucket.group) == 1;
+    if (!bucket.has_gradient || bucket.is_sharded || is_alone) continue;
     Item item;
     item.segment = static_cast<int32_t>(program.segments.size());
     item.layer = static_cast<int32_t>(bucket.layer);

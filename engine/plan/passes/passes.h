@@ -1,12 +1,14 @@
 // Rewrites of what the blocks and the schedule have written, one file each. The order in which
 // compile.cpp runs them: recompute, ep_chunks, prices, graph_scopes, lifetimes on segments; then
-// distributed_optimizer on the program, grad_overlap on items, contention on the program.
+// distributed_optimizer or fsdp, and offload on the program, grad_overlap on items, contention on
+// the program.
 #pragma once
 
 #include <vector>
 
 #include "engine/plan/program.h"
 #include "engine/plan/segment_writer.h"
+#include "engine/spec/plan_knobs.h"
 
 namespace moetune::plan {
 
@@ -36,9 +38,21 @@ void graph_scopes(Segment& segment, const spec::Knobs& knobs);
 void lifetimes(Segment& segment, const spec::Knobs& knobs, PassKind pass,
                const Precision& precision);
 
+/// What `next` does, behind what `segment` does.
+void append(Segment& segment, const Segment& next);
+
 /// Each rank updates a shard of every bucket instead of all of it. `context` is one outside of
 /// layers.
 void distributed_optimizer(StepProgram& program, const BlockContext& context);
+
+/// Each rank has a shard of the weights and gradients, too: units are gathered before they run.
+void fsdp(StepProgram& program, const BlockContext& context, spec::Fsdp kind);
+
+/// Of what layers save, what these modules stand for waits in the host's memory.
+void offload(StepProgram& program, const BlockContext& context, const spec::OffloadSet& modules);
+
+/// That share of the optimizer's state is in the host's memory, but for its update.
+void offload_optimizer(StepProgram& program, const BlockContext& context, double ratio);
 
 /// Moves the reduction of a layer's gradients behind the layer's last backward segment.
 void grad_overlap(std::vector<Item>& items,

@@ -1,0 +1,260 @@
+// The passes that have the host's memory hold what the device does not need for a while. Saved
+// activations as Megatron-Core's fine-grained offloading has them: behind a layer's forward its
+// tensors go out while the next layer works, and come back one layer ahead of its backward.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "engine/plan/blocks/blocks.h"
+#include "engine/plan/passes/passes.h"
+#include "engine/plan/passes/visits.h"
+
+namespace moetune::plan {
+namespace {
+
+bool is_half_of_layer(const Segment& segment) {
+  const std::vector<BlockKind> halves = halves_of(segment.dims);
+  return std::ranges::find(halves, segment.block) != halves.end();
+}
+
+class Offloading {
+ public:
+  Offloading(StepProgram& program, const BlockContext& context, const spec::OffloadSet& modules)
+      : program_(program), context_(context), modules_(modules) {}
+
+  void run() {
+    visits_ = visits_of(program_, [](const Item& item, const Segment& segment) {
+      return item.layer >= 0 && is_half_of_layer(segment);
+    });
+    for (const Visit& visit : visits_) {
+      if (visit.is_backward) find_saved(visit);
+    }
+    write();
+  }
+
+ private:
+  using Place = std::pair<int32_t, int32_t>;  ///< frame and micro-batch
+  /// What is offloaded of a layer, as its backward pass frees it.
+  struct Saved {
+    LayerDims dims;
+    std::vector<Instr> frees;
+  };
+
+  static Place place_of(const Visit& visit) { return {visit.frame, visit.micro_batch}; }
+
+  void find_saved(const Visit& visit) {
+    const auto [place, is_new] = saved_.try_emplace(visit.frame);
+    if (!is_new) return;
+    for (size_t i = visit.begin; i < visit.end; ++i) {
+      const Segment& segment = *program_.segments[static_cast<size_t>(program_.items[i].segment)];
+      if (!is_half_of_layer(segment)) continue;
+      place->second.dims = segment.dims;
+      for (const Instr& instr : segment.code) {
+        const bool is_saved = instr.verb == Verb::free &&
+                              instr.what == static_cast<uint8_t>(MemoryGroup::activations) &&
+                              instr.refs.front().space == Space::frame;
+        if (!is_saved) continue;
+        const BufferRow& row = buffer_row(static_cast<Buf>(instr.refs.front().id));
+        const std::optional<spec::Offload> module = offload_of(row, segment.dims);
+        if (module && modules_.has(*module)) place->second.frees.push_back(instr);
+      }
+    }
+  }
+
+  /// What is needed again at once stays.
+  [[nodiscard]] bool goes_out(size_t k) const {
+    const Visit& visit = visits_[k];
+    if (visit.is_backward || saved_.at(visit.frame).frees.empty()) return false;
+    return k + 1 == visits_.size() || place_of(visits_[k + 1]) != place_of(visit);
+  }
+  [[nodiscard]] bool comes_back(size_t k) const {
+    return k < visits_.size() && visits_[k].is_backward && gone_.contains(place_of(visits_[k]));
+  }
+
+  void write() {
+    std::vector<Item> old = std::move(program_.items);
+    program_.items.clear();
+    size_t k = 0;
+    for (size_t i = 0; i < old.size(); ++i) {
+      if (k < visits_.size() && visits_[k].begin == i) begin(k);
+      program_.items.push_back(old[i]);
+      if (k < visits_.size() && visits_[k].end == i + 1) end(k++);
+    }
+  }
+
+  void begin(size_t k) {
+    if (comes_back(k)) fetch(visits_[k]);
+    if (back_ == place_of(visits_[k])) run(Step::arrive, visits_[k]);
+    if (comes_back(k + 1)) fetch(visits_[k + 1]);
+  }
+
+  void end(size_t k) {
+    if (on_its_way_ != nullptr) {
+      run(Step::leave, *on_its_way_);
+      gone_.insert(place_of(*on_its_way_));
+      on_its_way_ = nullptr;
+    }
+    if (!goes_out(k)) return;
+    run(Step::send, visits_[k]);
+    on_its_way_ = &visits_[k];
+  }
+
+  void fetch(const Visit& visit) {
+    run(Step::fetch, visit);
+    gone_.erase(place_of(visit));
+    back_ = place_of(visit);
+  }
+
+  enum class Step : uint8_t { send, leave, fetch, arrive };
+
+  void run(Step step, const Visit& visit) {
+    const auto [place, is_new] = segments_.try_emplace({step, visit.frame});
+    if (is_new) {
+      place->second = static_cast<int32_t>(program_.segments.size());
+      program_.segments.push_back(std::make_shared<const Segment>(segment(step, visit.frame)));
+    }
+    Item item;
+    item.segment = place->second;
+    item.layer = visit.layer;
+    item.micro_batch = visit.micro_batch;
+    item.frame = visit.frame;
+    program_.items.push_back(item);
+  }
+
+  [[nodiscard]] Segment segment(Step step, int32_t frame) const {
+    const Saved& saved = saved_.at(frame);
+    BlockContext context = context_;
+    context.dims = saved.dims;
+    const bool is_out = step == Step::send || step == Step::leave;
+    SegmentWriter w(context, BlockKind::offload, !is_out);
+    const auto memory = [&](Verb verb) {
+      for (const Instr& free : saved.frees) {
+        Instr& instr = w.add(verb, Stream::compute);
+        const Pass pass = instr.pass;
+        instr = free;
+        instr.verb = verb;
+        instr.pass = pass;
+      }
+    };
+    const auto copies = [&](Op op) {
+      for (const Instr& free : saved.frees) {
+        Instr& instr = w.add(Verb::copy, op_row(op).stream);
+        instr.op = op;
+        instr.refs = {is_out ? in(static_cast<Buf>(free.refs.front().id))
+                             : out(static_cast<Buf>(free.refs.front().id))};
+        instr.is_routed = free.is_routed;
+        instr.cost = free.cost;
+        instr.cost_per_row = free.cost_per_row;
+      }
+    };
+    switch (step) {
+      case Step::send:
+        w.join(Stream::to_host, Stream::compute);
+        copies(Op::to_host);
+        break;
+      case Step::leave:
+        w.join(Stream::compute, Stream::to_host);
+        memory(Verb::free);
+        break;
+      case Step::fetch:
+        // The memory is that of a layer that was there before: it is fetched no earlier.
+        memory(Verb::alloc);
+        w.join(Stream::from_host, Stream::compute);
+        copies(Op::from_host);
+        break;
+      case Step::arrive:
+        w.join(Stream::compute, Stream::from_host);
+        break;
+    }
+    return w.finish();
+  }
+
+  StepProgram& program_;
+  const BlockContext& context_;
+  const spec::OffloadSet& modules_;
+  std::vector<Visit> visits_;
+  std::map<int32_t, Saved> saved_;  ///< by frame
+  const Visit* on_its_way_ = nullptr;
+  std::set<Place> gone_;  ///< in the host's memory alone
+  Place back_{-1, -1};    ///< fetched last
+  std::map<std::pair<Step, int32_t>, int32_t> segments_;
+};
+
+/// Elements of a bucket's state that the device keeps are the first ones.
+int64_t kept_bytes(int64_t bytes, double ratio) {
+  return std::llround(static_cast<double>(bytes) * (1 - ratio));
+}
+
+bool is_state(const Ref& ref) {
+  if (ref.space != Space::bucket) return false;
+  const auto part = static_cast<BucketPart>(ref.id);
+  return part == BucketPart::master || part == BucketPart::m || part == BucketPart::v;
+}
+
+/// Around an update: the state of the host's share arrives, and goes again.
+Segment with_copies(const Segment& update, const StepProgram& program, const BlockContext& context,
+                    double ratio) {
+  const Precision& precision = program.precision;
+  const int64_t state =
+      base::size_of(precision.stat) + base::size_of(precision.m) + base::size_of(precision.v);
+  int64_t num_owned = 0;
+  for (const Instr& instr : update.code) {
+    // It reads and writes the state, reads the gradient and writes the weight.
+    const int64_t of_element =
+        2 * state + base::size_of(precision.stat) + base::size_of(precision.element);
+    if (instr.op == Op::adamw) num_owned += instr.cost.bytes / of_element;
+  }
+  const int64_t bytes = state * num_owned - kept_bytes(state * num_owned, ratio);
+  const auto copy = [&](Op op) {
+    SegmentWriter w(context, BlockKind::update, false);
+    w.set_pass(Pass::update);
+    const Stream stream = op_row(op).stream;
+    w.join(stream, Stream::compute);
+    Instr& instr = w.add(Verb::copy, stream);
+    instr.op = op;
+    instr.cost.bytes = bytes;
+    w.join(Stream::compute, stream);
+    return w.finish();
+  };
+  Segment made = copy(Op::from_host);
+  append(made, update);
+  append(made, copy(Op::to_host));
+  if (ratio >= 1) {
+    for (Instr& instr : made.code) std::erase_if(instr.refs, is_state);
+  }
+  return made;
+}
+
+}  // namespace
+
+void offload(StepProgram& program, const BlockContext& context, const spec::OffloadSet& modules) {
+  if (modules.empty()) return;
+  Offloading(program, context, modules).run();
+}
+
+void offload_optimizer(StepProgram& program, const BlockContext& context, double ratio) {
+  if (ratio <= 0) return;
+  const auto is_update = [](const Instr& instr) { return instr.op == Op::adamw; };
+  for (auto* items : {&program.setup, &program.items}) {
+    for (const Item& item : *items) {
+      std::shared_ptr<const Segment>& place = program.segments[static_cast<size_t>(item.segment)];
+      if (place->block != BlockKind::update) continue;
+      Segment segment = *place;
+      for (Instr& instr : segment.code) {
+        if (instr.verb != Verb::alloc || !is_state(instr.refs.front())) continue;
+        instr.cost.bytes = kept_bytes(instr.cost.bytes, ratio);
+      }
+      std::erase_if(segment.code, [](const Instr& instr) {
+        return instr.verb == Verb::alloc && instr.cost.bytes == 0;
+      });
+      if (std::ranges::any_of(segment.code, is_update)) {
+        segment = with_copies(segment, program, context, ratio);
+      }
+      place = std::make_shared<const Segment>(std::move(segment));
+    }
+  }
+}
+
+}  // namespace moetune::plan

@@ -162,9 +162,7 @@ class UnitShards {
     for (size_t i = 0; i < old.size(); ++i) {
       const bool is_visited = k < visits_.size();
       if (is_visited && visits_[k].place.begin == i) begin(k);
-      if (is_visited && visits_[k].first_gradient == i) {
-        run(gradients(visits_[k].new_gradients), visits_[k].place);
-      }
+      if (is_visited && visits_[k].first_gradient == i) begin_gradients(visits_[k]);
       if (!is_visited && old[i].micro_batch < 0) settle(visits_.back().place);
       program_.items.push_back(old[i]);
       if (is_visited && visits_[k].place.end == i + 1) end(k++);
@@ -183,6 +181,13 @@ class UnitShards {
     Buckets next = visits_[k + 1].gathered;
     std::erase_if(next, [&](size_t bucket) { return has(visit.use.weights, bucket); });
     run(gather(next, visits_[k + 1].place), visits_[k + 1].place);
+  }
+
+  void begin_gradients(const UnitVisit& visit) {
+    const auto is_on_its_way = [&](size_t bucket) { return has(reduced_, bucket); };
+    // The same unit for another micro-batch.
+    if (std::ranges::any_of(visit.new_gradients, is_on_its_way)) settle(visit.place);
+    run(gradients(visit.new_gradients), visit.place);
   }
 
   void end(size_t k) {

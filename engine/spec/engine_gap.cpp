@@ -83,7 +83,7 @@ std::string graph_gap(Planned k, PlanGraph part) {
 }
 
 constexpr PlannedPass kPlannedPasses[] = {
-    {[](Planned k) { return where(k.fsdp != Fsdp::none, "FSDP"); }},
+    {[](Planned k) { return where(k.fsdp != Fsdp::none, "FSDP"); }, "", true},
     {[](Planned k) {
       const bool is_run =
           k.precision == PrecisionRecipe::bf16 || k.precision == PrecisionRecipe::fp32;
@@ -94,8 +94,9 @@ constexpr PlannedPass kPlannedPasses[] = {
        return is_run ? "" : fmt::format("the dispatcher {}", name_of(k.dispatcher));
      },
      "", true},
-    {[](Planned k) { return where(!k.offload.empty(), "offload of activations"); }},
-    {[](Planned k) { return where(k.optimizer_offload_ratio > 0, "offload of the optimizer"); }},
+    {[](Planned k) { return where(!k.offload.empty(), "offload of activations"); }, "", true},
+    {[](Planned k) { return where(k.optimizer_offload_ratio > 0, "offload of the optimizer"); }, "",
+     true},
     {[](Planned k) {
        return where(k.overlap_moe_expert_parallel_comm, "overlap over micro-batches");
      },

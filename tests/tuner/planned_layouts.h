@@ -14,6 +14,7 @@
 #include "tests/tuner/planner_samples.h"
 #include "tuner/planner/layer_sizes.h"
 #include "tuner/planner/played_plan.h"
+#include "tuner/planner/titan_memory.h"
 
 namespace moetune::tuner::planner::samples {
 
@@ -104,7 +105,8 @@ inline void for_layouts(const Models& models, const Body& body) {
 
 /// Of the first rank of a pipeline stage.
 inline plan::StepProgram program_of(const PlanRun& run, int64_t stage) {
-  return plan::compile(trial_of(run, {}), static_cast<int>(stage * run.knobs.stage_ranks()));
+  return plan::compile(trial_of(run, {}), static_cast<int>(stage * run.knobs.stage_ranks()),
+                       plan::planned_of(computed_knobs(run)));
 }
 
 inline std::vector<plan::StepProgram> programs_of(const PlanRun& run) {

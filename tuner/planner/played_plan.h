@@ -13,10 +13,10 @@
 namespace moetune::tuner::planner {
 
 /// The run as a trial of our own engine on a machine whose kernels work at these rates. What the
-/// engine has no word for (FSDP, narrow types, overlap of whole micro-batches) is left out.
+/// engine has no word for is left out; of that plan::planned_of has what programs know.
 spec::TrialSpec trial_of(const PlanRun& asked, const Rates& rates);
 
-/// What of a plan trial_of leaves out, in words; empty: nothing.
+/// What of a plan a played step leaves out, in words; empty: nothing.
 std::vector<std::string> not_played(const PlanRun& run);
 
 /// More records than this are not kept of a played plan.

@@ -1,0 +1,304 @@
+// What plans compute in closed form of FSDP and of offloading, against the programs of the same
+// layouts: exactly where nothing else is noted.
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <map>
+
+#include "tests/tuner/planned_layouts.h"
+#include "tuner/planner/memory_profile.h"
+#include "tuner/planner/played_plan.h"
+#include "tuner/planner/priced_choices.h"
+#include "tuner/planner/step_time.h"
+
+namespace moetune::tuner::planner {
+
+BOOST_AUTO_TEST_SUITE(planner_program_shards)
+
+namespace {
+
+namespace tt = boost::test_tools;
+using plan::BucketPart;
+using plan::Buf;
+using plan::Instr;
+using plan::Item;
+using plan::MemoryGroup;
+using plan::Op;
+using plan::Segment;
+using plan::StepProgram;
+using plan::Verb;
+using samples::cost_of;
+using samples::kLink;
+using samples::kMicroBatches;
+using samples::program_of;
+using samples::Sizes;
+using samples::with_run;
+using spec::Fsdp;
+using spec::Offload;
+
+// Replicas of all weights, and no tensor parallelism: what that does not split is shared out over
+// more ranks in a program (planner_program_memory).
+const std::vector<Sizes> kReplicas = {{.dp = 2},
+                                      {.cp = 2, .dp = 2},
+                                      {.dp = 4, .ep = 2},
+                                      {.dp = 2, .pp = 2},
+                                      {.dp = 4, .pp = 2, .ep = 2}};
+
+/// Usual models whose layers have more parameters than their ends.
+samples::Models models_of_layers() {
+  samples::Models models = samples::usual_models();
+  for (auto& [name, model] : models) model.vocab_size = 512;
+  return models;
+}
+
+void for_replicas(const samples::Body& body) {
+  for (const auto& [name, model] : models_of_layers()) {
+    for (const Sizes& sizes : kReplicas) {
+      if (sizes.ep > 1 && model.num_experts == 0) continue;
+      BOOST_TEST_CONTEXT(name) { with_run(model, sizes, body); }
+    }
+  }
+}
+
+bool is_part(const Instr& instr, BucketPart part) {
+  const bool is_memory = instr.verb == Verb::alloc || instr.verb == Verb::free;
+  return is_memory && instr.refs.front().space == plan::Space::bucket &&
+         instr.refs.front().id == static_cast<uint8_t>(part);
+}
+
+/// The most that there is of something that is allocated and freed.
+double most_of(const StepProgram& program, const std::function<bool(const Instr&)>& is_it) {
+  int64_t bytes = 0;
+  int64_t most = 0;
+  plan::for_each(program, [&](const Item&, const Segment& segment, const Instr& instr) {
+    if (instr.verb != Verb::alloc && instr.verb != Verb::free) return;
+    if (!is_it(instr)) return;
+    bytes += (instr.verb == Verb::alloc ? 1 : -1) * cost_of(segment, instr).bytes;
+    most = std::max(most, bytes);
+  });
+  return f64(most);
+}
+
+double bytes_from_the_start(const StepProgram& program, MemoryGroup group) {
+  int64_t bytes = 0;
+  for (const Item& item : program.setup) {
+    for (const Instr& instr : program.segments[static_cast<size_t>(item.segment)]->code) {
+      if (instr.what == static_cast<uint8_t>(group)) bytes += instr.cost.bytes;
+    }
+  }
+  return f64(bytes);
+}
+
+BOOST_AUTO_TEST_CASE(ranks_hold_the_shards_of_their_programs) {
+  for_replicas([](PlanRun& run) {
+    run.knobs.fsdp = Fsdp::megatron;
+    const MemoryPrediction memory = predict_memory(run);
+    for (int64_t stage = 0; stage < run.knobs.pp; ++stage) {
+      const StepProgram program = program_of(run, stage);
+      const MemoryParts& peak = memory.stages[static_cast<size_t>(stage)].peak;
+      BOOST_TEST(peak.weights == bytes_from_the_start(program, MemoryGroup::weights));
+      BOOST_TEST(peak.gradients == bytes_from_the_start(program, MemoryGroup::gradients));
+      BOOST_TEST(peak.optimizer == bytes_from_the_start(program, MemoryGroup::optimizer));
+    }
+  });
+}
+
+// Plans have the gradients of one unit beside the weights of two. In a program those that are
+// reduced are there, too, while the next unit adds to its own.
+BOOST_AUTO_TEST_CASE(units_are_gathered_as_in_their_programs) {
+  for_replicas([](PlanRun& run) {
+    run.knobs.fsdp = Fsdp::megatron;
+    const MemoryPrediction memory = predict_memory(run);
+    for (int64_t stage = 0; stage < run.knobs.pp; ++stage) {
+      const StepProgram program = program_of(run, stage);
+      const auto most = [&](BucketPart part) {
+        return most_of(program, [&](const Instr& instr) { return is_part(instr, part); });
+      };
+      BOOST_TEST(memory.stages[static_cast<size_t>(stage)].peak.gathered ==
+                 most(BucketPart::gathered) + most(BucketPart::whole_grad) / 2);
+    }
+  });
+}
+
+// Torchtitan's FSDP2 beside pipeline stages; plans have the fresh gradients of a unit beside them.
+BOOST_AUTO_TEST_CASE(a_stage_stays_gathered_as_in_its_program) {
+  for (const auto& [name, model] : models_of_layers()) {
+    with_run(model, {.dp = 2, .pp = 2}, [](PlanRun& run) {
+      run.is_of_megatron = false;
+      run.knobs.fsdp = Fsdp::torch;
+      const MemoryPrediction memory = predict_memory(run);
+      for (int64_t stage = 0; stage < 2; ++stage) {
+        const StepProgram program = program_of(run, stage);
+        const auto most = [&](BucketPart part) {
+          return most_of(program, [&](const Instr& instr) { return is_part(instr, part); });
+        };
+        const MemoryParts& peak = memory.stages[static_cast<size_t>(stage)].peak;
+        double of_layer = 0;
+        for (const plan::BucketDesc& bucket : program.params.buckets) {
+          if (bucket.layer == (stage == 0 ? 0 : 4)) of_layer += f64(bucket.numel);
+        }
+        BOOST_TEST(peak.gathered == most(BucketPart::gathered) + 2 * of_layer);
+        BOOST_TEST(peak.gradients == most(BucketPart::whole_grad));
+      }
+    });
+  }
+}
+
+/// Of collectives of an operation, what a rank sends.
+double sent_by(const StepProgram& program, Op op) {
+  double sent = 0;
+  plan::for_each(program, [&](const Item&, const Segment&, const Instr& instr) {
+    if (instr.verb != Verb::comm || instr.op != op) return;
+    const double n = f64(program.layout.group_size(instr.group));
+    sent += f64(instr.cost.bytes) * (n - 1) / n;
+  });
+  return sent;
+}
+
+// Plans take half as much again as for sharing the optimizer out. With gradients as wide as weights
+// that is what programs send: two gathers and a reduction. With wide gradients it is 9 parts for 8.
+// A program gathers the head once, as its backward follows at once.
+BOOST_AUTO_TEST_CASE(units_send_the_bytes_of_their_programs) {
+  for_replicas([](PlanRun& run) {
+    if (run.knobs.pp > 1) return;  // plans look at the busiest stage
+    const spec::HardwareSpec hardware = samples::one_node(run);
+    run.hardware = &hardware;
+    run.knobs.overlap_grad_reduce = run.knobs.overlap_param_gather = false;
+    run.knobs.fsdp = Fsdp::megatron;
+    const StepProgram program = program_of(run, 0);
+    double of_head = 0;
+    for (const plan::ParamDesc& param : program.params.params) {
+      const bool is_head =
+          param.kind == plan::ParamKind::head || param.kind == plan::ParamKind::final_norm;
+      const double n = f64(run.knobs.dense_copies());
+      if (is_head) of_head += 2 * kMicroBatches * f64(param.numel()) * (n - 1) / n;
+    }
+    const double gathered = sent_by(program, Op::shard_gather) + of_head;
+    const double reduced = sent_by(program, Op::shard_reduce);
+    BOOST_TEST(gathered == reduced, tt::tolerance(1e-9));
+    const auto planned = [&] { return kLink * predict_step(run, {}).part(TimePart::data); };
+    BOOST_TEST(planned() == 9.0 / 8 * (gathered + reduced), tt::tolerance(1e-6));
+    run.knobs.main_grads = spec::StateType::bf16;
+    BOOST_TEST(planned() == gathered + reduced / 2, tt::tolerance(1e-6));
+  });
+}
+
+constexpr Offload kModules[] = {Offload::attn_norm, Offload::qkv_linear, Offload::core_attn,
+                                Offload::attn_proj, Offload::mlp_norm,   Offload::expert_fc1,
+                                Offload::moe_act};
+
+/// Of the first micro-batch.
+std::map<int64_t, double> offloaded_by_layer(const StepProgram& program) {
+  std::map<int64_t, double> layers;
+  plan::for_each(program, [&](const Item& item, const Segment& segment, const Instr& instr) {
+    if (item.micro_batch != 0 || instr.op != Op::to_host) return;
+    layers[item.layer] += f64(cost_of(segment, instr).bytes);
+  });
+  return layers;
+}
+
+// Programs have a gate of attention in one buffer with queries, keys and values.
+BOOST_AUTO_TEST_CASE(layers_offload_what_their_programs_offload) {
+  int num_seen = 0;
+  samples::for_layouts(samples::all_models(), [&](PlanRun& run) {
+    const spec::ModelSpec& model = *run.model;
+    if (model.has_attention_gate || model.mtp.repeats_layer) return;
+    for (const Offload module : kModules) {
+      run.knobs.offload = {module};
+      for (const auto& [layer, bytes] : offloaded_by_layer(program_of(run, 0))) {
+        const spec::LayerKind kind = plan::kind_of_layer(model, layer);
+        const double seconds =
+            exposed_copies(run, kind, samples::window_of(model, layer), 0);  // out and back
+        const double link = plan::host_link_bytes_per_s(*run.hardware);
+        BOOST_TEST(seconds * link / 2 == bytes, tt::tolerance(1e-9));
+        ++num_seen;
+      }
+    }
+  });
+  BOOST_TEST(num_seen > 200);
+}
+
+// Of all layers but two what is offloaded is not there.
+BOOST_AUTO_TEST_CASE(two_layers_are_on_their_way_as_in_their_program) {
+  for (const auto& [name, model] : samples::usual_models()) {
+    with_run(model, {.dp = 2}, [](PlanRun& run) {
+      const auto activations = [&] {
+        return most_of(program_of(run, 0), [](const Instr& instr) {
+          return instr.what == static_cast<uint8_t>(MemoryGroup::activations);
+        });
+      };
+      const auto held = [&] {
+        const MemoryParts peak = predict_memory(run).worst().peak;
+        return peak.activations + peak.transient;
+      };
+      const double programmed = activations();
+      const double planned = held();
+      // In a program the head's input is gone when the second layer is back.
+      const double of_head = 2 * sequence_tokens(run) * f64(run.model->hidden_size);
+      for (const Offload module : {Offload::core_attn, Offload::mlp_norm}) {
+        run.knobs.offload = {module};
+        BOOST_TEST(planned - held() == programmed - activations() - of_head);
+      }
+    });
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_optimizer_offloads_what_its_program_does) {
+  for_replicas([](PlanRun& run) {
+    const double all = predict_step(run, {}).part(TimePart::optimizer);
+    for (const float ratio : {0.25F, 1.0F}) {
+      run.knobs.optimizer_offload_ratio = ratio;
+      const MemoryPrediction memory = predict_memory(run);
+      for (int64_t stage = 0; stage < run.knobs.pp; ++stage) {
+        const StepProgram program = program_of(run, stage);
+        BOOST_TEST(memory.stages[static_cast<size_t>(stage)].peak.optimizer ==
+                   bytes_from_the_start(program, MemoryGroup::optimizer));
+        if (run.knobs.pp > 1) continue;
+        double copied = 0;
+        plan::for_each(program, [&](const Item&, const Segment&, const Instr& instr) {
+          if (instr.verb == Verb::copy) copied += f64(instr.cost.bytes);
+        });
+        constexpr double kHostLink = 25e9;  // of plans, on every machine
+        const double planned = predict_step(run, {}).part(TimePart::optimizer) - all;
+        BOOST_TEST(planned * kHostLink == copied, tt::tolerance(1e-6));
+      }
+    }
+  });
+}
+
+BOOST_AUTO_TEST_CASE(what_only_plans_know_is_played) {
+  for (const auto& [name, model] : samples::usual_models()) {
+    with_run(model, {.dp = 2, .pp = 2}, [](PlanRun& run) {
+      const auto step_ns = [&] { return play_plan(run, {}, false).estimate.step_ns; };
+      const int64_t plain = step_ns();
+      spec::PlanKnobs& k = run.knobs;
+      const spec::PlanKnobs before = k;
+      k.fsdp = Fsdp::megatron;
+      BOOST_TEST(not_played(run).empty());
+      const int64_t sharded = step_ns();
+      BOOST_TEST(sharded > plain);
+      // Gathered and reduced once a step.
+      k.fsdp = Fsdp::torch;
+      BOOST_TEST(not_played(run).empty());
+      BOOST_TEST(step_ns() < sharded);
+      k = before;
+      k.offload = {Offload::core_attn};
+      BOOST_TEST(not_played(run).empty());
+      const int64_t offloaded = step_ns();
+      BOOST_TEST(offloaded > plain);
+      spec::HardwareSpec fast = *run.hardware;
+      fast.host_link_bytes_per_s = 1e15;
+      run.hardware = &fast;
+      BOOST_TEST(step_ns() < offloaded);
+      k = before;
+      k.optimizer_offload_ratio = 1;
+      BOOST_TEST(not_played(run).empty());
+      BOOST_TEST(step_ns() > plain);
+    });
+  }
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::tuner::planner

@@ -16,8 +16,13 @@ namespace {
 using spec::Fsdp;
 using testing::ModelSpec;
 
-constexpr Planned kMegatron = {.fsdp = Fsdp::megatron};
-constexpr Planned kTorch = {.fsdp = Fsdp::torch};
+constexpr Planned planned_with(Fsdp fsdp) {
+  Planned planned;
+  planned.fsdp = fsdp;
+  return planned;
+}
+constexpr Planned kMegatron = planned_with(Fsdp::megatron);
+constexpr Planned kTorch = planned_with(Fsdp::torch);
 
 const char* const kLayouts[] = {
     R"({"data_parallel_size": 2})",

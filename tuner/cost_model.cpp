@@ -62,6 +62,9 @@ class StageParts {
       data_end_ns_ = record.end_ns;
       data_ = keys_[key];
     }
+    if (record.kind == profiler::RecordKind::memcpy) {
+      copies_end_ns_ = std::max(copies_end_ns_, record.end_ns);
+    }
     if (record.stream != static_cast<int32_t>(Stream::compute)) return;
     if (record.start_ns > end_ns_) {
       const int64_t blocked =
@@ -78,15 +81,17 @@ class StageParts {
 
   /// Adds up to the step, which ends at `step_end_ns`.
   [[nodiscard]] Parts parts(int64_t step_end_ns, bool is_pipeline) const {
-    // What the compute stream does not account for: waiting for other stages, then the data
-    // stream's tail, then the host that reads the losses.
+    // What the compute stream does not account for: waiting for other stages, then for copies that
+    // come behind its last work, then the data stream's tail, then the host that reads the losses.
     Parts parts = parts_;
     const bool has_tail = data_end_ns_ > end_ns_;
     const int64_t data_end_ns = has_tail ? data_end_ns_ : end_ns_;
     const int64_t rest = data_end_ns - end_ns_;
     const int64_t waited = std::min(world_wait_ns_, rest);
     parts[{is_pipeline ? StepPart::pipeline_bubble : StepPart::stalled, {}}] += waited;
-    parts[has_tail ? data_ : PartKey{StepPart::stalled, {}}] += rest - waited;
+    const int64_t copied = std::clamp<int64_t>(copies_end_ns_ - end_ns_, 0, rest - waited);
+    if (copied > 0) parts[{StepPart::transfer, base::kMemcpyGroup}] += copied;
+    parts[has_tail ? data_ : PartKey{StepPart::stalled, {}}] += rest - waited - copied;
     parts[kLaunch] += step_end_ns - data_end_ns;
     return parts;
   }
@@ -127,6 +132,7 @@ class StageParts {
   int64_t world_wait_ns_ = 0;
   int64_t data_end_ns_ = 0;
   PartKey data_ = {StepPart::stalled, {}};
+  int64_t copies_end_ns_ = 0;
 };
 
 plan::PlayResult played_with(const spec::TrialSpec& spec, const CompiledStep& compiled,

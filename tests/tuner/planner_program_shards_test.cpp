@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 #include <map>
 
+#include "kernels/base/step_parts.h"
 #include "tests/tuner/planned_layouts.h"
 #include "tuner/planner/memory_profile.h"
 #include "tuner/planner/played_plan.h"
@@ -262,6 +263,23 @@ BOOST_AUTO_TEST_CASE(the_optimizer_offloads_what_its_program_does) {
         BOOST_TEST(planned * kHostLink == copied, tt::tolerance(1e-6));
       }
     }
+  });
+}
+
+// What is waited for at the end of the step is copies, and not the losses behind them.
+BOOST_AUTO_TEST_CASE(copies_of_the_optimizer_have_a_part_of_the_played_step) {
+  with_run(samples::moe_model(), {.dp = 2}, [](PlanRun& run) {
+    const CostEstimate plain = play_plan(run, {}, false).estimate;
+    run.knobs.optimizer_offload_ratio = 1;
+    const CostEstimate step = play_plan(run, {}, false).estimate;
+    double copied = 0;
+    plan::for_each(program_of(run, 0), [&](const Item&, const Segment&, const Instr& instr) {
+      if (instr.verb == Verb::copy) copied += f64(instr.cost.bytes);
+    });
+    const double seconds = copied / plan::host_link_bytes_per_s(*run.hardware);
+    const std::string part = base::name_of(base::StepPart::transfer, base::kMemcpyGroup);
+    BOOST_TEST(f64(step.parts_ns.at(part)) == 1e9 * seconds, tt::tolerance(1e-4));
+    BOOST_TEST(f64(step.step_ns - plain.step_ns) == 1e9 * seconds, tt::tolerance(1e-2));
   });
 }
 

@@ -27,15 +27,14 @@ Executor::Executor(RankContext& rank, const plan::StepProgram& program, Paramete
                    const Observers& observers)
     : rank_(rank), program_(program), params_(params), observers_(observers) {}
 
-// Plans know more operations and parameters than the engine.
-void Executor::check_runs() const {
-  for (const plan::ParamDesc& param : program_.params.params) {
+void check_runs(const plan::StepProgram& program) {
+  for (const plan::ParamDesc& param : program.params.params) {
     MOETUNE_CHECK(param.kind <= plan::ParamKind::head, "nothing uses {}", param.name);
   }
-  for (const plan::BucketDesc& bucket : program_.params.buckets) {
+  for (const plan::BucketDesc& bucket : program.params.buckets) {
     MOETUNE_CHECK(!bucket.is_sharded, "nothing gathers {}", bucket.name);
   }
-  for (const auto& segment : program_.segments) {
+  for (const auto& segment : program.segments) {
     for (const Instr& instr : segment->code) {
       MOETUNE_CHECK(instr.verb != Verb::copy, "nothing copies {}",
                     plan::op_label(instr.op, instr.pass));
@@ -46,7 +45,7 @@ void Executor::check_runs() const {
 }
 
 void Executor::set_up() {
-  check_runs();
+  check_runs(program_);
   for (const plan::Item& item : program_.setup) run_item(item);
   for (const plan::TableRow& row : rank_tables(rank_)) {
     upload_table(rank_, row.id, tables_[static_cast<size_t>(row.id)]);

@@ -47,6 +47,10 @@ struct StepValues {
   std::function<void()> on_gradients;
 };
 
+/// Throws base::Error for what only plans know of: they have more operations, parameters and passes
+/// than the engine.
+void check_runs(const plan::StepProgram& program);
+
 class Executor {
  public:
   Executor(RankContext& rank, const plan::StepProgram& program, Parameters& params,
@@ -65,7 +69,6 @@ class Executor {
   [[nodiscard]] const plan::Item& item() const { return item_; }
 
  private:
-  void check_runs() const;
   void run_item(const plan::Item& item);
   void run(const plan::Instr& instr, size_t index);
   void run_launch(const plan::Instr& instr, const plan::Sharing& sharing);

@@ -3,6 +3,8 @@
 #include <boost/test/unit_test.hpp>
 
 #include "engine/exec/binders.h"
+#include "engine/exec/executor.h"
+#include "engine/plan/compile.h"
 #include "kernels/base/error.h"
 #include "tests/engine/training_fixture.h"
 
@@ -49,6 +51,31 @@ BOOST_AUTO_TEST_CASE(what_only_plans_know_is_refused) {
   spec::ModelSpec further = testing::tiny_model();
   further.mtp = {1, {{Mixer::gqa, FeedForward::moe}}, false};
   check_refused(further, "nothing uses layers.3.mtp_embed_norm");
+}
+
+/// What the engine says to a program of two replicas.
+std::string refusal_of(const plan::Planned& planned) {
+  spec::TrialSpec trial = testing::tiny_trial(testing::tiny_model());
+  trial.knobs.data_parallel_size = 2;
+  try {
+    check_runs(plan::compile(trial, 0, planned));
+  } catch (const base::Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+BOOST_AUTO_TEST_CASE(passes_that_only_plans_know_are_refused) {
+  BOOST_TEST(refusal_of(plan::Planned{}) == "");
+  plan::Planned sharded;
+  sharded.fsdp = spec::Fsdp::megatron;
+  BOOST_TEST(refusal_of(sharded) == "nothing gathers embedding");
+  plan::Planned offloaded;
+  offloaded.offload = {spec::Offload::attn_norm};
+  BOOST_TEST(refusal_of(offloaded) == "nothing copies to_host.forward");
+  plan::Planned state;
+  state.optimizer_offload_ratio = 0.5;
+  BOOST_TEST(refusal_of(state) == "nothing copies from_host.update");
 }
 
 BOOST_AUTO_TEST_CASE(operations_without_a_call_have_no_binder) {

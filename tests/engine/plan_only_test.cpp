@@ -69,13 +69,13 @@ BOOST_AUTO_TEST_CASE(passes_that_only_plans_know_are_refused) {
   BOOST_TEST(refusal_of(plan::Planned{}) == "");
   plan::Planned sharded;
   sharded.fsdp = spec::Fsdp::megatron;
-  BOOST_TEST(refusal_of(sharded) == "nothing gathers embedding");
+  BOOST_TEST(refusal_of(sharded).starts_with("nothing gathers embedding"));
   plan::Planned offloaded;
   offloaded.offload = {spec::Offload::attn_norm};
-  BOOST_TEST(refusal_of(offloaded) == "nothing copies to_host.forward");
+  BOOST_TEST(refusal_of(offloaded).starts_with("nothing copies to_host.forward"));
   plan::Planned state;
   state.optimizer_offload_ratio = 0.5;
-  BOOST_TEST(refusal_of(state) == "nothing copies from_host.update");
+  BOOST_TEST(refusal_of(state).starts_with("nothing copies from_host.update"));
 }
 
 BOOST_AUTO_TEST_CASE(operations_without_a_call_have_no_binder) {

@@ -243,6 +243,23 @@ BOOST_AUTO_TEST_CASE(two_layers_are_on_their_way_as_in_their_program) {
   }
 }
 
+// Where another micro-batch's backward follows a forward a third one is: what goes out, what is
+// used and what comes back. Plans have two.
+BOOST_AUTO_TEST_CASE(three_layers_are_on_their_way_where_micro_batches_take_turns) {
+  with_run(samples::dense_model(), {.pp = 2}, [](PlanRun& run) {
+    run.knobs.offload = {Offload::core_attn};
+    for (int64_t stage = 0; stage < 2; ++stage) {
+      const StepProgram program = program_of(run, stage);
+      const double most = most_of(program, [](const Instr& instr) {
+        const plan::Ref& ref = instr.refs.front();
+        return ref.space == plan::Space::frame && ref.id == static_cast<uint8_t>(Buf::qkv);
+      });
+      const double of_layer = offloaded_by_layer(program).begin()->second;
+      BOOST_TEST(most == (stage == 0 ? 3 : 2) * of_layer);
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(the_optimizer_offloads_what_its_program_does) {
   for_replicas([](PlanRun& run) {
     const double all = predict_step(run, {}).part(TimePart::optimizer);

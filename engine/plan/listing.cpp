@@ -112,7 +112,7 @@ class Lister {
 
   const StepProgram& program_;
   const Bindings& bindings_;
-  std::array<std::vector<int64_t>, kNumStreams> stream_ends_;
+  std::array<std::vector<int64_t>, static_cast<size_t>(Stream::count)> stream_ends_;
   std::map<uint8_t, int64_t> table_bytes_;
   std::vector<ListedInstr> list_;
 };

@@ -35,9 +35,13 @@ void check_runs(const plan::StepProgram& program) {
     MOETUNE_CHECK(!bucket.is_sharded, "nothing gathers {}", bucket.name);
   }
   for (const auto& segment : program.segments) {
+    MOETUNE_CHECK(segment->num_pieces == 1, "nothing runs {} in pieces",
+                  plan::name_of(segment->block));
     for (const Instr& instr : segment->code) {
       MOETUNE_CHECK(instr.verb != Verb::copy, "nothing copies {}",
                     plan::op_label(instr.op, instr.pass));
+      MOETUNE_CHECK(!plan::is_exchange_of_rows(instr) || instr.is_routed,
+                    "nothing exchanges rows of experts but an all-to-all");
       MOETUNE_CHECK(instr.verb != Verb::op || binder_of(instr.op) != nullptr, "nothing runs {}",
                     plan::op_label(instr.op, instr.pass));
     }

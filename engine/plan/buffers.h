@@ -85,6 +85,10 @@ struct LayerDims {
   bool is_moe = false;
   bool is_ring = false;      ///< keys and values travel around the ring of context-parallel ranks
   bool has_own_head = true;  ///< false: the embedding is on the same stage and is the head
+  /// Tokens travel as they are, not a row for each of their experts (passes/dispatchers.cpp).
+  bool sends_tokens = false;
+  int64_t arriving_tokens = 0;  ///< each once; 0: rows are written where the experts read them
+  int64_t passed_tokens = 0;    ///< of other nodes, which the rank passes on within its own
 
   /// Ranks that share the tokens of a sequence.
   [[nodiscard]] int64_t sequence_ranks() const { return cp * tp; }
@@ -251,6 +255,7 @@ enum class Buf : uint8_t {
   offsets,
   send_rows,
   recv_rows,
+  node_rows,  ///< tokens of other nodes on their way, or sums for them
   send_probs,
   recv_probs,
   expert_input,

@@ -1,5 +1,6 @@
 // What every program has to hold, whatever blocks, schedule and passes have made it: one walk over
 // the step that follows events, routes, parameters and buffers. See compile.h.
+#include <array>
 #include <bitset>
 #include <compare>
 #include <limits>
@@ -53,6 +54,14 @@ class Checker {
   /// How far an event of the item has come.
   enum class Recorded : uint8_t { no, on_devices, always };
 
+  /// Of the segment that is under way.
+  struct Lane {
+    std::vector<Recorded> events;
+    std::bitset<std::numeric_limits<uint8_t>::max() + 1> acquired;  ///< by ParamKind
+    bool is_counted = false;                                        ///< the counts are fetched
+    int num_pieces = 0;                                             ///< that have begun
+  };
+
   /// An instruction of the program.
   struct Where {
     bool is_setup = false;
@@ -63,9 +72,15 @@ class Checker {
   void run_item(const Item& item, size_t number, bool is_setup) {
     item_ = &item;
     segment_ = program_.segments[static_cast<size_t>(item.segment)].get();
-    events_.assign(static_cast<size_t>(segment_->num_events), Recorded::no);
-    acquired_.reset();
-    is_counted_ = false;
+    lane_ = &lanes_[lane_of(*segment_)];
+    if (segment_->begins()) {
+      *lane_ = {};
+      lane_->events.assign(static_cast<size_t>(segment_->num_events), Recorded::no);
+    } else if (lane_->num_pieces != segment_->piece) {
+      at_ = {is_setup, number, 0};
+      fail("the piece of the segment before this one has not run");
+    }
+    ++lane_->num_pieces;
     for (const Instr& instr : segment_->code) {
       // An item that routes anew must not use the rows of an earlier routing.
       if (is_fetch_of_counts(instr) || is_host_work(instr, Op::finish_route)) {
@@ -76,7 +91,8 @@ class Checker {
       at_ = {is_setup, number, i};
       run_instr(segment_->code[i]);
     }
-    if (acquired_.any()) fail("the segment ends while parameters are acquired");
+    if (segment_->ends() && lane_->acquired.any())
+      fail("the segment ends while parameters are acquired");
   }
 
   [[nodiscard]] std::pair<int32_t, int32_t> place() const {
@@ -132,7 +148,7 @@ class Checker {
         return work_on_host(instr);
       case Verb::fetch:
         use(instr);
-        if (is_fetch_of_counts(instr)) is_counted_ = true;
+        if (is_fetch_of_counts(instr)) lane_->is_counted = true;
         return;
       default:
         return use(instr);
@@ -140,19 +156,19 @@ class Checker {
   }
 
   Recorded& event(const Instr& instr) {
-    if (instr.event < 0 || static_cast<size_t>(instr.event) >= events_.size()) {
+    if (instr.event < 0 || static_cast<size_t>(instr.event) >= lane_->events.size()) {
       fail("the segment has no such event");
     }
-    return events_[static_cast<size_t>(instr.event)];
+    return lane_->events[static_cast<size_t>(instr.event)];
   }
 
   void hold(const Instr& instr) {
     const bool is_acquire = instr.verb == Verb::acquire;
     for (const Ref& ref : instr.refs) {
-      if (acquired_[ref.id] == is_acquire) {
+      if (lane_->acquired[ref.id] == is_acquire) {
         fail(is_acquire ? "a parameter is acquired twice" : "a parameter is not acquired");
       }
-      acquired_[ref.id] = is_acquire;
+      lane_->acquired[ref.id] = is_acquire;
       if (is_acquire) check_whole(ref, BucketPart::gathered, "a parameter is used as a shard");
     }
   }
@@ -171,7 +187,7 @@ class Checker {
 
   void work_on_host(const Instr& instr) {
     if (is_host_work(instr, Op::finish_route)) {
-      if (!is_counted_) fail("the counts are not fetched yet");
+      if (!lane_->is_counted) fail("the counts are not fetched yet");
       routed_.insert(place());
     } else if (!routed_.contains(place())) {
       fail("the rows of this layer and micro-batch are not known before");
@@ -191,7 +207,7 @@ class Checker {
     for (const Ref& ref : instr.refs) {
       if (ref.space == Space::none) continue;
       if (ref.space == Space::weight || ref.space == Space::grad) {
-        if (!acquired_[ref.id]) fail("a parameter is used that is not acquired");
+        if (!lane_->acquired[ref.id]) fail("a parameter is used that is not acquired");
         if (ref.space == Space::grad) {
           check_whole(ref, BucketPart::whole_grad, "a gradient is added to a shard");
         }
@@ -204,7 +220,7 @@ class Checker {
   /// Buffers of a size of zero are never made.
   [[nodiscard]] bool is_empty(const Ref& ref) const {
     const Space space = memory_of(ref).space;
-    if (space != Space::frame && space != Space::scratch) return false;
+    if (space != Space::frame && space != Space::scratch && space != Space::narrow) return false;
     LayerDims dims = segment_->dims;
     dims.received_rows = 1;
     return buffer_bytes(buffer_row(static_cast<Buf>(ref.id)), dims, program_.precision) == 0;
@@ -233,6 +249,10 @@ class Checker {
       case Space::scalar:
         memory.id = 0;  // all of them are one allocation
         return memory;
+      case Space::narrow:
+        memory.frame = item_->frame;
+        memory.micro_batch = item_->micro_batch;
+        return memory;
       case Space::table:
       case Space::scratch:
         return memory;
@@ -245,11 +265,9 @@ class Checker {
   Where at_;
   const Item* item_ = nullptr;
   const Segment* segment_ = nullptr;
-  // Of the item:
-  std::vector<Recorded> events_;
-  std::bitset<std::numeric_limits<uint8_t>::max() + 1> acquired_;  ///< by ParamKind
-  bool is_counted_ = false;                                        ///< the counts are fetched
+  Lane* lane_ = nullptr;  ///< of the item
   // Of the step:
+  std::array<Lane, kNumLanes> lanes_;
   std::set<std::pair<int32_t, int32_t>> routed_;  ///< layer and micro-batch
   std::map<Memory, Where> live_;                  ///< by whom it was made
   /// Kind and layer of parameters that are shards, with their bucket.

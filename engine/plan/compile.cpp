@@ -43,6 +43,7 @@ class Compiler {
       : trial_(trial),
         knobs_(trial.knobs),
         planned_(planned),
+        narrow_types_(narrow_types(planned.precision, trial.hardware)),
         is_full_(spec::is_full_recompute(trial.knobs)) {
     program_.rank = rank;
     program_.layout = layout_of(trial.knobs);
@@ -80,6 +81,7 @@ class Compiler {
     add_micro_batches(stage, num_micro_batches);
     if (is_captured) append(iteration_graph(stage, false));
     add_update(update);
+    if (is_narrow()) narrow_weights(program_, stage, narrow_types_);
     if (planned_.fsdp != spec::Fsdp::none) {
       fsdp(program_, stage, planned_.fsdp);
     } else if (knobs_.use_distributed_optimizer) {
@@ -118,10 +120,20 @@ class Compiler {
   int32_t add(Segment segment, PassKind pass) {
     ep_chunks(segment);
     prices(segment, trial_.training, program_.precision);
+    exchange_rows(segment);
     graph_scopes(segment, knobs_);
     lifetimes(segment, knobs_, pass, program_.precision);
     program_.segments.push_back(std::make_shared<const Segment>(std::move(segment)));
     return static_cast<int32_t>(program_.segments.size()) - 1;
+  }
+
+  void exchange_rows(Segment& segment) const {
+    if (planned_.dispatcher == spec::Dispatcher::alltoall) return;
+    BlockContext all = context(0);
+    all.dims = segment.dims;
+    dispatchers(segment, all, planned_.dispatcher,
+                spec::placement_of_ranks(trial_.hardware,
+                                         program_.layout.group_ranks(Group::ep, program_.rank)));
   }
 
   [[nodiscard]] static Item item(int32_t segment, int64_t layer = -1) {
@@ -146,12 +158,29 @@ class Compiler {
     Segment forward = block_of(kind).forward(c);
     Segment backward = block_of(kind).backward(c);
     recompute(backward, forward, knobs_);
+    if (is_narrow()) kept_narrow_[c.dims].add(narrow(forward, backward, narrow_types_, knobs_));
     if (is_full_) made.recomputed = add(recomputed(forward, ends_layer), PassKind::forward);
     made.forward =
         add(std::move(forward), is_full_ ? PassKind::forward_dropped : PassKind::forward);
     made.backward = add(std::move(backward), PassKind::backward);
     return made;
   }
+
+  /// Once all halves of layers are made: the first one's backward segment ends what the layer
+  /// saves.
+  void add_narrow_lifetimes() {
+    for (const auto& [key, half] : halves_) {
+      for (const int32_t number : {half.forward, half.recomputed, half.backward}) {
+        if (number < 0) continue;
+        std::shared_ptr<const Segment>& segment = program_.segments[static_cast<size_t>(number)];
+        Segment made = *segment;
+        narrow_lifetimes(made, kept_narrow_[key.second]);
+        segment = std::make_shared<const Segment>(std::move(made));
+      }
+    }
+  }
+
+  [[nodiscard]] bool is_narrow() const { return spec::is_product_narrow(narrow_types_.recipe); }
 
   /// The pipeline rank of a virtual stage.
   [[nodiscard]] int holder_of(int stage) const {
@@ -236,14 +265,33 @@ class Compiler {
     for (size_t depth = 0; depth < mtp_.size(); ++depth) {
       mtp_segments_.push_back(mtp_segments(static_cast<int64_t>(depth), outside));
     }
+    if (is_narrow()) add_narrow_lifetimes();
     const Layout& layout = program_.layout;
     const int own = layout.pp_rank(program_.rank);
-    for (const ScheduleStep& step :
-         layout.vpp == 1 ? one_f_one_b(layout.pp, own, num_micro_batches)
-                         : interleaved(layout.pp, layout.vpp, own, num_micro_batches)) {
+    Weaver weaver(program_);
+    size_t woven_from = 0;  // where the forward step begins that goes with this one
+    bool is_woven = false;
+    for (const ScheduleStep& step : schedule(layout, own, num_micro_batches)) {
       const auto at = static_cast<size_t>(step.virtual_stage);
+      const size_t first = program_.items.size();
       add_stage(stages_[at], segments[at], step);
+      if (is_woven) weaver.weave(woven_from, first);
+      is_woven = step.is_woven;
+      woven_from = first;
     }
+  }
+
+  [[nodiscard]] std::vector<ScheduleStep> schedule(const Layout& layout, int stage,
+                                                   int64_t num_micro_batches) const {
+    // Units of FSDP and copies to the host come and go with a layer, which pieces of it would
+    // break.
+    const bool are_whole = planned_.fsdp != spec::Fsdp::none || !planned_.offload.empty();
+    const bool is_woven = planned_.overlaps_micro_batches && !are_whole;
+    if (is_woven && (layout.pp == 1 || layout.vpp > 1)) {
+      return combined_1f1b(layout.pp, layout.vpp, stage, num_micro_batches);
+    }
+    return layout.vpp == 1 ? one_f_one_b(layout.pp, stage, num_micro_batches)
+                           : interleaved(layout.pp, layout.vpp, stage, num_micro_batches);
   }
 
   void add_stage(const VirtualStage& stage, const StageSegments& segments,
@@ -353,6 +401,7 @@ class Compiler {
   const spec::TrialSpec& trial_;
   const spec::Knobs& knobs_;
   const Planned& planned_;
+  NarrowTypes narrow_types_;
   bool is_full_;
   std::vector<VirtualStage> stages_;  ///< of this rank
   std::vector<MtpFrames> mtp_;        ///< by depth, on the last stage's rank
@@ -361,6 +410,7 @@ class Compiler {
   int num_stages_ = 1;  ///< of all ranks
   StepProgram program_;
   std::map<std::pair<BlockKind, LayerDims>, Half> halves_;
+  std::map<LayerDims, KeptNarrow> kept_narrow_;  ///< by layers of all halves
 };
 
 }  // namespace

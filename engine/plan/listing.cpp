@@ -44,7 +44,8 @@ class Lister {
  private:
   void add(const Item& item) {
     const Segment& segment = *program_.segments[static_cast<size_t>(item.segment)];
-    std::vector<std::vector<int64_t>> recorded(static_cast<size_t>(segment.num_events));
+    std::vector<std::vector<int64_t>>& recorded = recorded_[lane_of(segment)];
+    if (segment.begins()) recorded.assign(static_cast<size_t>(segment.num_events), {});
     for (const Instr& instr : segment.code) {
       if (!is_listed(instr)) continue;
       ListedInstr listed{&item, &segment, &instr, cost_of(item, segment, instr)};
@@ -112,7 +113,8 @@ class Lister {
 
   const StepProgram& program_;
   const Bindings& bindings_;
-  std::array<std::vector<int64_t>, static_cast<size_t>(Stream::count)> stream_ends_;
+  std::array<std::vector<int64_t>, kNumStreams> stream_ends_;
+  std::array<std::vector<std::vector<int64_t>>, kNumLanes> recorded_;  ///< by event
   std::map<uint8_t, int64_t> table_bytes_;
   std::vector<ListedInstr> list_;
 };
@@ -192,7 +194,9 @@ std::string item_title(const StepProgram& program, const Item& item) {
   if (is_of_model(segment.block)) {
     const bool is_again = !segment.is_backward && !segment.code.empty() &&
                           segment.code.front().pass == Pass::recompute;
-    return text + (segment.is_backward ? " backward" : is_again ? " recomputed" : " forward");
+    text += segment.is_backward ? " backward" : is_again ? " recomputed" : " forward";
+    if (segment.num_pieces == 1) return text;
+    return text + fmt::format(", piece {} of {}", segment.piece + 1, segment.num_pieces);
   }
   // What the update and passes do is one op an item.
   std::vector<std::string_view> ops;
@@ -245,6 +249,8 @@ std::string name_of(const StepProgram& program, const Item& item, const Ref& ref
       return "sums of the step";
     case Space::slots:
       return fmt::format("messages {} to stage {}", ref.id != 0 ? "back" : "on", ref.row);
+    case Space::narrow:
+      return fmt::format("{} (narrow copy)", buffer_row(static_cast<Buf>(ref.id)).name);
     case Space::next:
       return fmt::format("{} (of the next layer)", buffer_row(static_cast<Buf>(ref.id)).name);
     default:

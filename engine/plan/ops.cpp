@@ -9,6 +9,8 @@
 #include <initializer_list>
 #include <map>
 
+#include "engine/spec/peaks.h"
+
 namespace moetune::plan {
 namespace {
 
@@ -61,6 +63,8 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::router_bias, "router_bias", K::memory, S::compute, G::world, W::light},
     {Op::router, "router", K::memory, S::compute, G::world, W::heavy},
     {Op::zero_sums, "zero_sums", K::memory, S::compute, G::world, W::none},
+    {Op::amax, "amax", K::memory, S::compute, G::world, W::light},
+    {Op::quantize, "quantize", K::memory, S::compute, G::world, W::light},
     {Op::aux_loss_reduce, "aux_loss_reduce", K::collective, S::context, G::cp, W::none},
     {Op::aux_loss, "aux_loss", K::memory, S::compute, G::world, W::none},
     {Op::expand_experts, "expand_experts", K::dispatcher, S::compute, G::world, W::none},
@@ -359,9 +363,20 @@ double work_ns(const HardwareSpec& hardware, Work work, double flops, double byt
   return seconds / hardware.efficiency[static_cast<size_t>(work)] * 1e9;
 }
 
+bool is_of_recipe(Op op) {
+  return op != Op::router_gemm && op != Op::lm_head && op != Op::mtp_proj;
+}
+
 int64_t roofline_ns(const HardwareSpec& hardware, Op op, const OpCost& cost) {
-  const double ns = work_ns(hardware, op_row(op).work, cost.all_flops(),
-                            static_cast<double>(cost.bytes), static_cast<double>(cost.row_flops));
+  const bool is_narrow = spec::is_product_narrow(cost.recipe);
+  // Against the wide peak that work_ns divides by.
+  const double speed =
+      is_narrow && hardware.peak_flops_per_s > 0
+          ? spec::peak_flops_per_s(hardware, cost.recipe) / hardware.peak_flops_per_s
+          : 1;
+  const double ns =
+      work_ns(hardware, op_row(op).work, cost.all_flops() / speed, static_cast<double>(cost.bytes),
+              (is_narrow ? 2 : 1) * static_cast<double>(cost.row_flops) / speed);
   return std::max(static_cast<int64_t>(ns), hardware.kernel_floor_ns);
 }
 

@@ -14,6 +14,7 @@
 #include "engine/plan/buffers.h"
 #include "engine/plan/layout.h"
 #include "engine/spec/hardware_spec.h"
+#include "engine/spec/plan_knobs.h"
 #include "engine/spec/trial_spec.h"
 
 namespace moetune::plan {
@@ -67,6 +68,8 @@ enum class Op : uint8_t {
   router_bias,
   router,
   zero_sums,  ///< what is added to later
+  amax,       ///< the largest value of a tensor, for the scale of its narrow copy
+  quantize,   ///< a narrow copy with its scales
   aux_loss_reduce,
   aux_loss,
   expand_experts,
@@ -181,6 +184,8 @@ struct OpCost {
   int64_t row_flops = 0;
   /// Of attention over millions of tokens: FLOPs beyond kMostFlops, which is what `flops` holds.
   double more_flops = 0;
+  /// What a product computes in; those of 16 bits and more are as the program's precision says.
+  spec::PrecisionRecipe recipe = spec::PrecisionRecipe::bf16;
 
   static constexpr int64_t kMostFlops = int64_t{1} << 62;
   [[nodiscard]] double all_flops() const { return static_cast<double>(flops) + more_flops; }
@@ -235,12 +240,17 @@ int64_t host_work_ns(const OpCost& cost);
 /// 20 % (DeepSeek-AI 2024, section 3.2.2; DeepEP's README).
 int64_t slowed_ns(const HardwareSpec& hardware, int64_t duration_ns, int num_collectives);
 
+/// Whether it is a product that a recipe of 8 or 4 bits is for: one of the linear modules, neither
+/// router nor head nor what multi-token prediction projects.
+bool is_of_recipe(Op op);
+
 /// Work of one launch as the time that a device takes for it by the roofline (Williams, Waterman &
 /// Patterson 2009): max((flops + h row_flops) / peak, bytes / bandwidth), both times the efficiency
 /// of such kernels, with h their half_rows. Nanoseconds; 0 on a machine without peaks.
 double work_ns(const HardwareSpec& hardware, Work work, double flops, double bytes,
                double row_flops);
-/// Time of one launch of an op: the same, and no less than the floor.
+/// Time of one launch of an op: the same at the peak of what it computes in, and no less than the
+/// floor. Narrow products, twice as fast, take twice as many rows to reach half of their rate.
 int64_t roofline_ns(const HardwareSpec& hardware, Op op, const OpCost& cost);
 
 }  // namespace moetune::plan

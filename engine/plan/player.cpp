@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "engine/spec/planned_links.h"
 #include "kernels/base/error.h"
 #include "kernels/base/step_parts.h"
 
@@ -30,7 +31,7 @@ const std::vector<int64_t>& send_rows(const Segment& segment, const Instr& instr
 struct Cursor {
   PlayedRank played;
   std::unique_ptr<Timeline> timeline;
-  std::vector<profiler::Event> events;  ///< of the current item
+  std::array<std::vector<profiler::Event>, kNumLanes> events;  ///< of the current items
   size_t item = 0;
   size_t instr = 0;
   // A collective or a message that it has launched and that has not ended.
@@ -146,12 +147,16 @@ class Player {
     return plan::sharing_of(*c.played.program, c.current(), c.instr);
   }
 
+  static profiler::Event& event(Cursor& c, const Instr& instr) {
+    return c.events[lane_of(c.segment())][static_cast<size_t>(instr.event)];
+  }
+
   /// Runs one instruction; false when it has to wait for other ranks.
   bool advance(size_t index) {
     Cursor& c = cursors_[index];
     const Segment& segment = c.segment();
-    if (c.instr == 0 && !c.is_waiting) {
-      c.events.assign(static_cast<size_t>(segment.num_events), {});
+    if (c.instr == 0 && !c.is_waiting && segment.begins()) {
+      c.events[lane_of(segment)].assign(static_cast<size_t>(segment.num_events), {});
     }
     if (c.instr < segment.code.size()) {
       if (!run(index, segment.code[c.instr])) return false;
@@ -185,13 +190,13 @@ class Player {
         return communicate(index, instr, [&] { exchange(index, instr); });
       case Verb::record:
         if (!instr.device_only) {
-          c.events[static_cast<size_t>(instr.event)] =
+          event(c, instr) =
               instr.is_for_slot ? timeline.record_slot(stream) : timeline.record_event(stream);
         }
         return true;
       case Verb::wait:
         if (!instr.device_only) {
-          timeline.wait_event(stream, c.events[static_cast<size_t>(instr.event)]);
+          timeline.wait_event(stream, event(c, instr));
         }
         return true;
       case Verb::fetch:
@@ -273,16 +278,30 @@ class Player {
       latest = std::max(latest, cursors_[member].ready_ns);
     }
     const int64_t transfer = as_told(instr, meeting.ranks, transfer_ns(meeting, instr));
+    int64_t packing = 0;
+    for (const size_t member : meeting.arrived) {
+      packing = std::max(packing, packing_ns(cursors_[member], instr));
+    }
     for (const size_t member : meeting.arrived) {
       Cursor& c = cursors_[member];
       c.transfer_ns = transfer;
-      c.end_ns = latest + transfer;
+      c.end_ns = latest + transfer + packing;
       c.sequence = meeting.num_calls;
       c.partners = {meeting.ranks.front(), -1};
       c.is_released = true;
     }
     ++meeting.num_calls;
     meeting.arrived.clear();
+  }
+
+  /// What its kernel does beside the transfer.
+  [[nodiscard]] int64_t packing_ns(const Cursor& c, const Instr& instr) const {
+    OpCost cost{0, instr.packing.bytes};
+    if (instr.packing.bytes_per_row > 0) {
+      cost.bytes +=
+          instr.packing.bytes_per_row * route_of(c)->received(c.segment().is_backward, instr.chunk);
+    }
+    return cost.bytes == 0 ? 0 : duration_of_({c.rank(), c.item, c.instr}, instr, cost);
   }
 
   [[nodiscard]] int64_t as_told(const Instr& instr, const std::vector<int>& ranks,
@@ -294,6 +313,11 @@ class Player {
     spec::LinkShare share;
     for (const size_t member : meeting.arrived) {
       share = spec::wider(share, sharing_of(cursors_[member]).links);
+    }
+    if (instr.is_by_node) {
+      return spec::links_ns(
+          hardware_,
+          {static_cast<double>(instr.cost.bytes), static_cast<double>(instr.across_bytes)}, share);
     }
     if (!instr.is_routed) {
       return spec::collective_ns(hardware_, instr.kind, meeting.ranks, instr.cost.bytes, share);
@@ -388,6 +412,7 @@ int64_t sent_bytes(const StepProgram& program, const Segment& segment, const Ins
                    const Route* route) {
   if (instr.verb == Verb::send) return instr.cost.bytes;
   if (instr.verb == Verb::recv) return 0;
+  if (instr.is_by_node) return instr.cost.bytes + instr.across_bytes;
   if (!instr.is_routed) {
     return sent_bytes(instr.kind, instr.cost.bytes, program.layout.group_size(instr.group));
   }

@@ -57,12 +57,27 @@ enum class Space : uint8_t {
   bucket,   ///< a BucketPart of bucket `row`
   table,    ///< a Table
   scalar,   ///< a Scalar
+  narrow,   ///< the copy of a Buf in the products' narrow type, of the item's layer
   slots,    ///< where messages lie until they are read: id 1 backward, row the peer's index
 };
 
-/// What a bucket's memory is made of. Of a bucket that is sharded the first ones are shards, and
-/// the last two are whole and there while they are used.
-enum class BucketPart : uint8_t { weight, grad, master, m, v, gathered, whole_grad, count };
+/// What a bucket's memory is made of. Of a bucket that is sharded the first ones are shards.
+enum class BucketPart : uint8_t {
+  weight,
+  grad,
+  master,
+  m,
+  v,
+  narrow,      ///< copies of weights in the products' narrow type
+  gathered,    ///< of what is sharded, whole: there while it is used
+  whole_grad,  ///< likewise
+  count
+};
+
+/// Whether it is the optimizer's: master weights and moments.
+inline bool is_state(BucketPart part) {
+  return part == BucketPart::master || part == BucketPart::m || part == BucketPart::v;
+}
 
 base::DType type_of(BucketPart part, const Precision& precision);
 
@@ -118,6 +133,13 @@ enum class Fetch : uint8_t { counts, norm, losses };
 
 enum class Upload : uint8_t { step, route };
 
+/// What a kernel that exchanges rows reads and writes beside sending them, which elsewhere are
+/// operations of their own.
+struct Packing {
+  int64_t bytes = 0;
+  int64_t bytes_per_row = 0;  ///< that arrives
+};
+
 struct Instr {
   Verb verb = Verb::op;
   Op op = Op::count;  ///< op, comm, send, recv, fetch, copy, host
@@ -133,16 +155,21 @@ struct Instr {
   /// once an earlier message has been read. On a device that is the end of the copy.
   bool is_for_slot = false;
   bool is_routed = false;  ///< its size follows the rows of `chunk`
-  int32_t chunk = -1;      ///< of expert-parallel rows; -1: all of them
-  int32_t event = -1;      ///< record, wait: slot of the segment
-  int16_t peer = -1;       ///< send, recv: index within the pipeline group
-  int16_t tag = -1;        ///< send, recv: which border between virtual stages, which direction
+  /// comm: by a kernel that sends to other nodes what is passed on there, see
+  /// passes/dispatchers.cpp. `cost` has the bytes that it moves within the node.
+  bool is_by_node = false;
+  int32_t chunk = -1;  ///< of expert-parallel rows; -1: all of them
+  int32_t event = -1;  ///< record, wait: slot of the segment
+  int16_t peer = -1;   ///< send, recv: index within the pipeline group
+  int16_t tag = -1;    ///< send, recv: which border between virtual stages, which direction
   /// Work of one launch: FLOPs and bytes of an op; for comm `bytes` is the payload that
   /// spec::collective_ns takes, for send and recv the message, for copy what is moved, for alloc
   /// and free the allocation, for host what it reads and writes.
   /// Where is_routed, `cost` is without rows and `cost_per_row` comes with each.
   OpCost cost;
   OpCost cost_per_row;
+  int64_t across_bytes = 0;  ///< is_by_node: to other nodes, meanwhile
+  Packing packing;           ///< comm
   std::vector<Ref> refs;
 };
 
@@ -176,7 +203,22 @@ struct Segment {
   std::vector<Instr> code;
   int num_events = 0;
   int num_chunks = 1;
+  /// Where it is cut because another micro-batch runs in between (passes/weave.cpp): which of its
+  /// pieces this is. All of them have its events.
+  int piece = 0;
+  int num_pieces = 1;
+
+  [[nodiscard]] bool begins() const { return piece == 0; }
+  [[nodiscard]] bool ends() const { return piece + 1 == num_pieces; }
 };
+
+/// Segments that are under way at the same time: a whole one, one cut forward, one cut backward.
+/// What is known of a segment's events is kept by lane.
+inline constexpr size_t kNumLanes = 3;
+inline size_t lane_of(const Segment& segment) {
+  if (segment.num_pieces == 1) return 0;
+  return segment.is_backward ? 2 : 1;
+}
 
 /// A segment run once.
 struct Item {
@@ -234,6 +276,11 @@ inline int64_t message_tag(const Instr& instr, const Item& item) {
   return (int64_t{instr.tag} << 32) + item.micro_batch;
 }
 
+/// Whether rows of experts travel.
+inline bool is_exchange_of_rows(const Instr& instr) {
+  return instr.verb == Verb::comm && (instr.op == Op::dispatch || instr.op == Op::combine);
+}
+
 /// Of a routed exchange: whether rows go to the ranks that have their experts, and not back to
 /// those that have their tokens. Its first operand says so, which is what leaves: rows in order of
 /// sending go to the experts, rows in order of arrival back from them. The counts of a route are
@@ -254,7 +301,7 @@ void for_each(const StepProgram& program, Body&& body) {
 inline OpCost cost_at(const Instr& instr, int64_t rows) {
   return {instr.cost.flops + instr.cost_per_row.flops * rows,
           instr.cost.bytes + instr.cost_per_row.bytes * rows, instr.cost.row_flops,
-          instr.cost.more_flops};
+          instr.cost.more_flops, instr.cost.recipe};
 }
 
 }  // namespace moetune::plan

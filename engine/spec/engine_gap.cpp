@@ -85,10 +85,11 @@ std::string graph_gap(Planned k, PlanGraph part) {
 constexpr PlannedPass kPlannedPasses[] = {
     {[](Planned k) { return where(k.fsdp != Fsdp::none, "FSDP"); }, "", true},
     {[](Planned k) {
-      const bool is_run =
-          k.precision == PrecisionRecipe::bf16 || k.precision == PrecisionRecipe::fp32;
-      return is_run ? "" : fmt::format("{} products", name_of(k.precision));
-    }},
+       const bool is_run =
+           k.precision == PrecisionRecipe::bf16 || k.precision == PrecisionRecipe::fp32;
+       return is_run ? "" : fmt::format("{} products", name_of(k.precision));
+     },
+     "", true},
     {[](Planned k) {
        const bool is_run = (k.ep == 1 && k.etp == 1) || k.dispatcher == Dispatcher::alltoall;
        return is_run ? "" : fmt::format("the dispatcher {}", name_of(k.dispatcher));
@@ -98,9 +99,16 @@ constexpr PlannedPass kPlannedPasses[] = {
     {[](Planned k) { return where(k.optimizer_offload_ratio > 0, "offload of the optimizer"); }, "",
      true},
     {[](Planned k) {
-       return where(k.overlap_moe_expert_parallel_comm, "overlap over micro-batches");
+       const bool is_alone = k.fsdp == Fsdp::none && k.offload.empty();
+       return where(k.overlap_moe_expert_parallel_comm && is_alone, "overlap over micro-batches");
      },
-     "chunks of a layer stand for it"},
+     "", true},
+    {[](Planned k) {
+       const bool is_alone = k.fsdp == Fsdp::none && k.offload.empty();
+       return where(k.overlap_moe_expert_parallel_comm && !is_alone,
+                    "overlap over micro-batches beside FSDP or offload of activations");
+     },
+     "one after the other stands for it"},
     {[](Planned k) {
        return where(k.exchanges_heads(), "the exchange of heads among context-parallel ranks");
      },

@@ -30,6 +30,12 @@ enum class PrecisionRecipe : uint8_t {
   nvfp4,          ///< 4 bits, a scale for each 16 elements
 };
 
+/// Whether products are in 8 bits or less.
+constexpr bool is_product_narrow(PrecisionRecipe recipe) {
+  return recipe != PrecisionRecipe::bf16 && recipe != PrecisionRecipe::fp16 &&
+         recipe != PrecisionRecipe::fp32;
+}
+
 enum class Dispatcher : uint8_t { alltoall, allgather, deepep, hybridep };
 
 /// Who holds weights and gradients.

@@ -145,6 +145,14 @@ LinkBytes placed_link_bytes(CollectiveKind kind, const Placement& placement, int
   return ring_bytes(kind, placement, bytes);
 }
 
+int64_t links_ns(const HardwareSpec& hardware, const LinkBytes& bytes, const LinkShare& share) {
+  if (bytes.intra + bytes.inter <= 0) return 0;
+  const LinkSpec& farther = bytes.inter > 0 ? hardware.inter_node : hardware.intra_node;
+  return rounded_ns(static_cast<double>(farther.latency_ns) +
+                    std::max(hardware.intra_node.transfer_ns(bytes.intra) * share.intra,
+                             hardware.inter_node.transfer_ns(bytes.inter) * share.inter));
+}
+
 double expected_parts(int64_t num_experts, int64_t top_k, int64_t num_parts) {
   MOETUNE_CHECK(top_k >= 1 && top_k <= num_experts && num_parts >= 1 && num_parts <= num_experts,
                 "{} of {} experts on {} parts", top_k, num_experts, num_parts);

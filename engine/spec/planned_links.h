@@ -46,6 +46,9 @@ int64_t placed_collective_ns(const HardwareSpec& hardware, CollectiveKind kind,
 /// link_bytes of a group.
 LinkBytes placed_link_bytes(CollectiveKind kind, const Placement& placement, int64_t bytes);
 
+/// Both kinds of link move their bytes at the same time, after one latency of the farther one.
+int64_t links_ns(const HardwareSpec& hardware, const LinkBytes& bytes, const LinkShare& share = {});
+
 /// What the tokens of a rank bring to the experts of a group of ranks. All ranks have as many.
 struct ExpertTraffic {
   int64_t num_tokens = 0;   ///< of a rank

@@ -79,8 +79,9 @@ BOOST_AUTO_TEST_CASE(passes_that_only_plans_know_are_refused) {
 }
 
 BOOST_AUTO_TEST_CASE(operations_without_a_call_have_no_binder) {
-  for (const plan::Op op : {plan::Op::gdn_scan, plan::Op::mamba_scan, plan::Op::mla_pack,
-                            plan::Op::latent_up, plan::Op::mtp_slice}) {
+  for (const plan::Op op :
+       {plan::Op::gdn_scan, plan::Op::mamba_scan, plan::Op::mla_pack, plan::Op::latent_up,
+        plan::Op::mtp_slice, plan::Op::amax, plan::Op::quantize}) {
     BOOST_TEST((binder_of(op) == nullptr), plan::op_row(op).name);
   }
   BOOST_TEST((binder_of(plan::Op::core_attn) != nullptr));

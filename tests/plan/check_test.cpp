@@ -208,7 +208,7 @@ BOOST_AUTO_TEST_CASE(the_update_uses_every_part_of_every_bucket) {
       BOOST_TEST(error_of(changed(program, setup, [&](Code& c) { drop(c, at); })) != "",
                  "part " << int{made.id} << " of bucket " << made.row);
     }
-    constexpr auto kNumKept = static_cast<size_t>(BucketPart::gathered);  // from the start
+    constexpr auto kNumKept = static_cast<size_t>(BucketPart::narrow);  // from the start
     BOOST_TEST(num_parts == program.params.buckets.size() * kNumKept);
   }
 }

@@ -225,6 +225,58 @@ BOOST_AUTO_TEST_CASE(layers_save_what_their_programs_save) {
   BOOST_TEST(num_seen > 200);
 }
 
+/// The first rank of each stage, with products of that recipe.
+std::vector<StepProgram> narrow_programs_of(PlanRun& run, spec::PrecisionRecipe recipe) {
+  run.knobs.precision = recipe;
+  plan::Planned planned;
+  planned.precision = recipe;
+  std::vector<StepProgram> programs;
+  for (int stage = 0; stage < run.knobs.pp; ++stage) {
+    const auto rank = static_cast<int>(stage * run.knobs.stage_ranks());
+    programs.push_back(plan::compile(trial_of(run, {}), rank, planned));
+  }
+  return programs;
+}
+
+// In 8 bits. What tensor parallelism gathers again programs keep in 16 bits, and of the experts'
+// input they keep no wide copy either.
+BOOST_AUTO_TEST_CASE(narrow_layers_save_what_their_programs_save) {
+  int num_seen = 0;
+  for_layouts(samples::usual_models(), [&](PlanRun& run) {
+    if (run.knobs.tp > 1) return;
+    const spec::ModelSpec& model = *run.model;
+    for (const spec::PrecisionRecipe recipe :
+         {spec::PrecisionRecipe::fp8_current, spec::PrecisionRecipe::mxfp8}) {
+      for (const StepProgram& program : narrow_programs_of(run, recipe)) {
+        for (const auto& [layer, saved] : saved_by_layer(program)) {
+          const spec::LayerKind kind = plan::kind_of_layer(model, layer);
+          const LayerSizes sizes = sizes_of(run, kind, window_of(model, layer));
+          BOOST_TEST(saved_by_terms(sizes, run.knobs) == saved, "layer " << layer << ": " << saved);
+          ++num_seen;
+        }
+      }
+    }
+  });
+  BOOST_TEST(num_seen > 50);
+}
+
+// Scales are left out, of MXFP8 a thirty-second of each copy.
+BOOST_AUTO_TEST_CASE(narrow_weights_are_held_as_their_programs_hold_them) {
+  for_layouts(samples::usual_models(), [&](PlanRun& run) {
+    for (const spec::PrecisionRecipe recipe :
+         {spec::PrecisionRecipe::fp8_current, spec::PrecisionRecipe::fp8_blockwise}) {
+      const std::vector<StepProgram> programs = narrow_programs_of(run, recipe);
+      const MemoryPrediction memory = predict_memory(run);
+      for (size_t stage = 0; stage < programs.size(); ++stage) {
+        const MemoryParts& peak = memory.stages[stage].peak;
+        BOOST_TEST(peak.narrow_weights > 0);
+        BOOST_TEST(peak.weights + peak.narrow_weights ==
+                   f64(bytes_from_the_start(programs[stage], MemoryGroup::weights)));
+      }
+    }
+  });
+}
+
 BOOST_AUTO_TEST_CASE(layers_have_the_tokens_and_rows_of_their_programs) {
   for_layouts(samples::usual_models(), [](PlanRun& run) {
     for (const StepProgram& program : programs_of(run)) {

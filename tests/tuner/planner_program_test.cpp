@@ -409,6 +409,23 @@ BOOST_AUTO_TEST_CASE(a_played_step_names_what_it_leaves_out) {
   });
 }
 
+// Of a played step, too, overlap over micro-batches hides exchanges.
+BOOST_AUTO_TEST_CASE(a_played_step_overlaps_micro_batches) {
+  const spec::ModelSpec model = samples::moe_model();
+  with_run(model, {.dp = 4, .ep = 4}, [](PlanRun& run) {
+    spec::HardwareSpec hardware = *run.hardware;
+    hardware.intra_node.bytes_per_s /= 100;  // an exchange takes long
+    run.hardware = &hardware;
+    const auto seconds = [&](bool has_overlap) {
+      run.knobs.overlap_moe_expert_parallel_comm = has_overlap;
+      BOOST_TEST(not_played(run).empty());
+      BOOST_TEST(trial_of(run, {}).knobs.ep_chunks_forward == 1);
+      return play_plan(run, {}, false).estimate.step_ns;
+    };
+    BOOST_TEST(seconds(true) < seconds(false));
+  });
+}
+
 // Torchtitan without FSDP computes in 32 bits, and so does what is played.
 BOOST_AUTO_TEST_CASE(what_is_computed_in_32_bits_is_played_so) {
   const spec::ModelSpec model = samples::moe_model();
@@ -428,6 +445,36 @@ BOOST_AUTO_TEST_CASE(what_is_computed_in_32_bits_is_played_so) {
     BOOST_TEST(rate_of(run, spec::Work::grouped) == rate_of(narrow, spec::Work::grouped),
                tt::tolerance(1e-9));
   });
+}
+
+// Of a recipe only its products are faster: each at the rate of plans.
+BOOST_AUTO_TEST_CASE(narrow_products_are_played_at_their_rate) {
+  const spec::ModelSpec model = samples::moe_model();
+  Rates rates;
+  rates.product_half_rows = rates.grouped_half_rows = 0;
+  for (const spec::PrecisionRecipe recipe :
+       {spec::PrecisionRecipe::bf16, spec::PrecisionRecipe::fp8_current,
+        spec::PrecisionRecipe::mxfp8, spec::PrecisionRecipe::nvfp4}) {
+    with_run(model, {}, [&](PlanRun& run) {
+      spec::HardwareSpec hardware = *run.hardware;
+      hardware.fp8_flops_per_s = 2 * hardware.peak_flops_per_s;
+      if (recipe != spec::PrecisionRecipe::bf16) hardware.fp4_flops_per_s = 4e15;
+      run.hardware = &hardware;
+      run.knobs.precision = recipe;
+      BOOST_TEST(not_played(run).empty());
+      const spec::HardwareSpec machine = trial_of(run, rates).hardware;
+      const auto rate_of = [&](Op op, spec::PrecisionRecipe of) {
+        plan::OpCost cost{int64_t{1} << 50, 0};
+        cost.recipe = of;
+        return 1e9 * f64(cost.flops) / f64(plan::roofline_ns(machine, op, cost));
+      };
+      const double narrow = product_flops_per_s(rates, hardware, recipe, false);
+      const double wide = product_flops_per_s(rates, hardware, spec::PrecisionRecipe::bf16, false);
+      BOOST_TEST(rate_of(Op::qkv_proj, recipe) == narrow, tt::tolerance(1e-6));
+      BOOST_TEST(rate_of(Op::expert_fc1, recipe) == rates.grouped * narrow, tt::tolerance(1e-6));
+      BOOST_TEST(rate_of(Op::lm_head, spec::PrecisionRecipe::bf16) == wide, tt::tolerance(1e-6));
+    });
+  }
 }
 
 BOOST_AUTO_TEST_CASE(stages_have_the_layers_of_their_programs) {

@@ -94,17 +94,37 @@ double played_rows_ratio(const PlanRun& run) {
   return std::clamp<double>(expert_rows_ratio(run), 1, run.knobs.ep);
 }
 
+namespace {
+
+/// At the links' full speed, as it is played.
+double link_seconds(const PlanRun& run) {
+  const spec::HardwareSpec& hardware = *run.hardware;
+  const spec::ExpertTraffic traffic = traffic_of(run);
+  const int64_t ranks = int64_t{run.knobs.ep} * run.knobs.etp;
+  const auto size = static_cast<double>(ranks);
+  const double once =
+      static_cast<double>(traffic.num_tokens) * static_cast<double>(traffic.token_bytes);
+  switch (run.knobs.dispatcher) {
+    case Dispatcher::alltoall:
+      return group_seconds(hardware, spec::CollectiveKind::all_to_all, size, 1,
+                           played_rows_ratio(run) * once * static_cast<double>(traffic.top_k));
+    case Dispatcher::allgather:
+      return group_seconds(hardware, spec::CollectiveKind::all_gather, size, 1, size * once);
+    case Dispatcher::deepep:
+    case Dispatcher::hybridep:
+      break;
+  }
+  const spec::Placement placement = placement_of(hardware, spec::GridGroup{ranks, 1, 0});
+  return 1e-9 * static_cast<double>(spec::links_ns(
+                    hardware, spec::dispatch_bytes(run.knobs.dispatcher, placement, traffic)));
+}
+
+}  // namespace
+
 double exchange_over_links(const PlanRun& run) {
   const double seconds = exchange_seconds(run);
-  const spec::ExpertTraffic traffic = traffic_of(run);
-  const double balanced = static_cast<double>(traffic.num_tokens) *
-                          static_cast<double>(traffic.token_bytes) *
-                          static_cast<double>(traffic.top_k);
-  const int64_t ranks = int64_t{run.knobs.ep} * run.knobs.etp;
-  const double links =
-      group_seconds(*run.hardware, spec::CollectiveKind::all_to_all, static_cast<double>(ranks), 1,
-                    played_rows_ratio(run) * balanced);
-  return seconds > 0 && links > 0 ? seconds / links : 1;
+  const double links = seconds > 0 ? link_seconds(run) : 0;
+  return links > 0 ? seconds / links : 1;
 }
 
 }  // namespace moetune::tuner::planner

@@ -82,17 +82,6 @@ void Weights::add(const Weights& other, double times) {
   }
 }
 
-bool is_product_narrow(spec::PrecisionRecipe recipe) {
-  switch (recipe) {
-    case spec::PrecisionRecipe::bf16:
-    case spec::PrecisionRecipe::fp16:
-    case spec::PrecisionRecipe::fp32:
-      return false;
-    default:
-      return true;
-  }
-}
-
 bool has_wide_elements(const spec::PlanKnobs& knobs) {
   return knobs.precision == spec::PrecisionRecipe::fp32 ||
          knobs.params_dtype == spec::StateType::fp32;

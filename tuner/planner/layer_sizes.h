@@ -74,8 +74,7 @@ Weights head_weights(const PlanRun& run, bool has_embedding_beside);
 /// table comes with them.
 Weights mtp_weights(const PlanRun& run, bool has_embedding_beside);
 
-/// Whether linear modules multiply in 8 bits or less.
-bool is_product_narrow(spec::PrecisionRecipe recipe);
+using spec::is_product_narrow;
 /// Whether activations and parameters have 32 bits: without mixed precision.
 bool has_wide_elements(const spec::PlanKnobs& knobs);
 /// Whether the layers' matrices are kept in 8 bits alone, without copies of 16. Beside PyTorch's

@@ -46,28 +46,37 @@ spec::HardwareSpec machine_at(const PlanRun& run, const Rates& rates) {
   spec::HardwareSpec hardware = *run.hardware;
   const double revision = is_later_revision(hardware) ? rates.later_revision : 1;
   const double peak = hardware.peak_flops_per_s;
-  const double product =
-      product_flops_per_s(rates, hardware, run.knobs.precision, has_tf32(run)) * revision;
-  const double grouped =
-      product_flops_per_s(rates, hardware, grouped_recipe(run, run.knobs.precision),
-                          has_tf32(run)) *
-      revision;
+  const spec::PrecisionRecipe recipe = run.knobs.precision;
+  const bool is_narrow = is_product_narrow(recipe);
+  const auto rate_of = [&](spec::PrecisionRecipe of) {
+    return product_flops_per_s(rates, *run.hardware, of, has_tf32(run)) * revision;
+  };
+  const double product = rate_of(is_narrow ? spec::PrecisionRecipe::bf16 : recipe);
   const auto seq = static_cast<double>(run.seq_length);
   const auto width = static_cast<double>(run.model->head_dim);
+  const bool is_fp8 = run.knobs.fp8_attention;
   // Five products of seven go backward.
   double attention =
-      1 / (2.0 / 7 / attention_flops_per_s(rates, hardware, seq, width, false, false) +
-           5.0 / 7 / attention_flops_per_s(rates, hardware, seq, width, true, false));
+      1 / (2.0 / 7 / attention_flops_per_s(rates, hardware, seq, width, false, is_fp8) +
+           5.0 / 7 / attention_flops_per_s(rates, hardware, seq, width, true, is_fp8));
   if (has_wide_elements(run.knobs)) {
     attention = wide_attention_flops_per_s(rates, hardware, run.knobs.fused_attention);
   }
   const double scan = has_mixer(*run.model, spec::Mixer::gdn) ? rates.scan_delta : rates.scan;
+  const double grouped = rate_of(grouped_recipe(run, recipe));
   const auto set = [&](Work work, double share) {
     hardware.efficiency[static_cast<size_t>(work)] = share;
   };
   hardware.peak_flops_per_s = std::max(peak, product);
   set(Work::product, product / hardware.peak_flops_per_s);
-  set(Work::grouped, rates.grouped * grouped / hardware.peak_flops_per_s);
+  // Narrow products reach the same share as the others of a peak that makes it their rate.
+  if (is_narrow) {
+    double& narrow_peak = recipe == spec::PrecisionRecipe::nvfp4 ? hardware.fp4_flops_per_s
+                                                                 : hardware.fp8_flops_per_s;
+    hardware.fp8_flops_per_s = 0;
+    narrow_peak = rate_of(recipe) / product * hardware.peak_flops_per_s;
+  }
+  set(Work::grouped, rates.grouped * grouped / peak_flops_per_s(hardware, recipe));
   set(Work::attention, attention * revision / hardware.peak_flops_per_s);
   set(Work::scan, scan * peak * revision / hardware.peak_flops_per_s);
   hardware.half_rows[static_cast<size_t>(Work::product)] = rates.product_half_rows;
@@ -101,8 +110,6 @@ spec::TrialSpec trial_of(const PlanRun& asked, const Rates& rates) {
   trial.knobs.use_distributed_optimizer =
       run.knobs.distributed_optimizer || run.knobs.fsdp != spec::Fsdp::none;
   trial.knobs.overlap_grad_reduce = run.knobs.overlap_grad_reduce;
-  trial.knobs.ep_chunks_forward = trial.knobs.ep_chunks_backward =
-      run.knobs.overlap_moe_expert_parallel_comm ? 2 : 1;
   trial.training.global_batch_size = run.global_batch_size;
   trial.training.seq_length = run.seq_length;
   trial.dtype = spec::DType::bf16;
@@ -128,8 +135,7 @@ PlayedStep play_plan(const PlanRun& run, const Rates& rates, bool has_records) {
   const spec::TrialSpec trial = trial_of(run, rates);
   const double exchange = exchange_over_links(run);
   const auto transfer_of = [&](const plan::Instr& instr, const std::vector<int>&, int64_t ns) {
-    const bool is_of_rows = instr.is_routed && instr.group == plan::Group::ep;
-    return is_of_rows ? std::llround(exchange * static_cast<double>(ns)) : ns;
+    return plan::is_exchange_of_rows(instr) ? std::llround(exchange * static_cast<double>(ns)) : ns;
   };
   const plan::Planned planned = plan::planned_of(computed_knobs(run));
   return play_traced(trial, CompiledStep(trial, {}, played_rows_ratio(run), planned), Calibration(),

@@ -87,20 +87,6 @@ bool is_later_revision(const HardwareSpec& hardware) {
   return hardware.fp4_flops_per_s > kUsual * hardware.peak_flops_per_s;
 }
 
-double peak_flops_per_s(const HardwareSpec& hardware, PrecisionRecipe recipe) {
-  const double wide = hardware.peak_flops_per_s;
-  switch (recipe) {
-    case PrecisionRecipe::bf16:
-    case PrecisionRecipe::fp16:
-    case PrecisionRecipe::fp32:
-      return wide;
-    case PrecisionRecipe::nvfp4:
-      return std::max({wide, hardware.fp8_flops_per_s, hardware.fp4_flops_per_s});
-    default:
-      return std::max(wide, hardware.fp8_flops_per_s);
-  }
-}
-
 double product_flops_per_s(const Rates& rates, const HardwareSpec& hardware, PrecisionRecipe recipe,
                            bool has_tf32) {
   const double wide = hardware.peak_flops_per_s;

@@ -8,8 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "engine/spec/hardware_spec.h"
-#include "engine/spec/plan_knobs.h"
+#include "engine/spec/peaks.h"
 
 namespace moetune::tuner::planner {
 
@@ -93,8 +92,8 @@ struct RateRow {
 };
 std::span<const RateRow> rate_table();
 
-/// The data sheet's FLOP/s of the narrowest type that the recipe computes in.
-double peak_flops_per_s(const spec::HardwareSpec& hardware, spec::PrecisionRecipe recipe);
+using spec::peak_flops_per_s;
+
 /// FLOP/s that GEMMs reach in that recipe on that machine: their peak times the share of it. With
 /// `has_tf32` those of 32 bits are done in TF32.
 double product_flops_per_s(const Rates& rates, const spec::HardwareSpec& hardware,

@@ -187,8 +187,7 @@ class StepPricer {
 
   [[nodiscard]] double op_seconds(const OpWork& op, spec::PrecisionRecipe precision) const {
     const double bandwidth = hw_.memory_bytes_per_s * revision_;
-    // Neither is one of the linear modules that a recipe is for.
-    const bool is_plain = op.op == Op::router_gemm || op.op == Op::lm_head;
+    const bool is_plain = !plan::is_of_recipe(op.op);
     const bool is_wide = has_wide_elements(k_);
     const spec::PrecisionRecipe others =
         is_wide ? spec::PrecisionRecipe::fp32 : spec::PrecisionRecipe::bf16;

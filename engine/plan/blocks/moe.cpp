@@ -9,9 +9,14 @@ namespace {
 
 int64_t tokens_if_moe(D d) { return d.is_moe ? d.tokens : 0; }
 int64_t slots_out(D d) { return d.tokens * d.slots_per_token(); }
-int64_t slots_if_ep(D d) { return d.is_moe && d.expert_ranks > 1 ? slots_out(d) : 0; }
+int64_t slots_if_ep(D d) {
+  return d.is_moe && d.expert_ranks > 1 && !d.sends_tokens ? slots_out(d) : 0;
+}
 int64_t rows_in(D d) { return d.received_rows; }
-int64_t received_if_ep(D d) { return d.expert_ranks > 1 ? d.received_rows : 0; }
+int64_t received_if_ep(D d) {
+  if (d.sends_tokens) return d.arriving_tokens;
+  return d.expert_ranks > 1 ? d.received_rows : 0;
+}
 int64_t route_chunks(D d) {
   if (!d.is_moe) return 0;
   return d.expert_ranks > 1 ? d.chunks_forward + d.chunks_backward : 2;
@@ -98,8 +103,10 @@ constexpr BufferRow kBuffers[] = {
     {Buf::recv_rows, "recv_rows", Part::experts, Keep::wire, kKept, kElement, received_if_ep,
      expert_hidden},
     {Buf::send_probs, "send_probs", Part::route, Keep::wire, kKept, kStat, slots_if_ep, dim::one},
+    {Buf::node_rows, "node_rows", Part::experts, Keep::wire, kKept, kElement,
+     [](D d) { return d.passed_tokens; }, expert_hidden},
     {Buf::recv_probs, "recv_probs", Part::experts, Keep::wire, kKept, kStat, received_if_ep,
-     dim::one},
+     [](D d) { return d.sends_tokens ? d.slots_per_token() : int64_t{1}; }},
     {Buf::expert_input, "expert_input", Part::experts, Keep::saved, kKept, kElement, rows_in,
      expert_hidden},
     {Buf::expert_probs, "expert_probs", Part::experts, Keep::saved, kKept, kStat, rows_in,

@@ -47,7 +47,9 @@ class Walk {
   std::vector<std::vector<Sharing>> run() {
     for (item_ = 0; item_ < program_.items.size(); ++item_) {
       const Segment& segment = segment_of(item_);
-      events_.assign(static_cast<size_t>(segment.num_events), {});
+      if (segment.begins()) {
+        events_[lane_of(segment)].assign(static_cast<size_t>(segment.num_events), {});
+      }
       for (instr_ = 0; instr_ < segment.code.size(); ++instr_) step(segment, segment.code[instr_]);
     }
     for (const std::vector<Transfer>& transfers : transfers_) {
@@ -95,11 +97,11 @@ class Walk {
       case Verb::record:
         // A message that has its slot is still in flight.
         if (instr.device_only || instr.is_for_slot) return;
-        events_[static_cast<size_t>(instr.event)] = known_on(stream);
+        event(segment, instr) = known_on(stream);
         return;
       case Verb::wait:
         if (!instr.device_only) {
-          raise(known_[stream], events_[static_cast<size_t>(instr.event)]);
+          raise(known_[stream], event(segment, instr));
         }
         return;
       case Verb::fetch:
@@ -108,6 +110,10 @@ class Walk {
       default:
         return;
     }
+  }
+
+  Known& event(const Segment& segment, const Instr& instr) {
+    return events_[lane_of(segment)][static_cast<size_t>(instr.event)];
   }
 
   void count_collectives(const Known& known, size_t stream) {
@@ -167,6 +173,9 @@ class Walk {
                  : spec::LinkBytes{bytes, 0};
     }
     int64_t bytes = instr.cost.bytes;
+    if (instr.is_by_node) {
+      return {static_cast<double>(bytes), static_cast<double>(instr.across_bytes)};
+    }
     if (instr.is_routed) {
       const int64_t num_chunks = instr.chunk >= 0 ? segment.num_chunks : 1;
       bytes += instr.cost_per_row.bytes * segment.dims.received_rows / num_chunks;
@@ -179,7 +188,7 @@ class Walk {
   std::vector<std::vector<Sharing>> sharings_;
   size_t item_ = 0;
   size_t instr_ = 0;
-  std::vector<Known> events_;
+  std::array<std::vector<Known>, kNumLanes> events_;
   std::array<Known, kNumStreams> known_{};
   Known host_{};
   Known launched_{};

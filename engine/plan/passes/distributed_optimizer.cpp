@@ -36,7 +36,7 @@ std::vector<Range> own_ranges(const StepProgram& program) {
 /// Whether only the shard of it is kept: master weights and moments, and all of what is sharded.
 bool is_shard(const BucketDesc& bucket, const Ref& ref) {
   const auto part = static_cast<BucketPart>(ref.id);
-  return bucket.is_sharded || (part != BucketPart::weight && part != BucketPart::grad);
+  return bucket.is_sharded || is_state(part);
 }
 
 const BucketDesc& bucket_of(const StepProgram& program, const Ref& ref) {

@@ -188,9 +188,7 @@ int64_t kept_bytes(int64_t bytes, double ratio) {
 }
 
 bool is_state(const Ref& ref) {
-  if (ref.space != Space::bucket) return false;
-  const auto part = static_cast<BucketPart>(ref.id);
-  return part == BucketPart::master || part == BucketPart::m || part == BucketPart::v;
+  return ref.space == Space::bucket && plan::is_state(static_cast<BucketPart>(ref.id));
 }
 
 /// Around an update: the state of the host's share arrives, and goes again.

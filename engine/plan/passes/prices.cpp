@@ -6,9 +6,12 @@
 namespace moetune::plan {
 namespace {
 
+/// Of an element of a copy; see passes/narrow.cpp.
+constexpr int64_t kNarrowBytes = 1;
+
 /// Shape of an operand; rows that the router decides are `dims.received_rows`.
 OperandShape shape_of(const Ref& ref, const LayerDims& dims, const spec::TrainingSpec& training,
-                      const Precision& precision) {
+                      const Precision& precision, bool is_narrow_product) {
   OperandShape shape;
   switch (ref.space) {
     case Space::none:
@@ -20,7 +23,14 @@ OperandShape shape_of(const Ref& ref, const LayerDims& dims, const spec::Trainin
       const ParamRow& row = param_row(static_cast<ParamKind>(ref.id));
       const bool is_grad = ref.space == Space::grad;
       shape = {row.rows(dims), row.cols(dims),
-               base::size_of(is_grad ? precision.stat : precision.element)};
+               is_grad             ? base::size_of(precision.stat)
+               : is_narrow_product ? kNarrowBytes
+                                   : base::size_of(precision.element)};
+      break;
+    }
+    case Space::narrow: {
+      const BufferRow& row = buffer_row(static_cast<Buf>(ref.id));
+      shape = {row.rows(dims), row.cols(dims), kNarrowBytes};
       break;
     }
     case Space::table: {
@@ -48,7 +58,8 @@ OpCost cost_of(const Instr& instr, const LayerDims& dims, const spec::TrainingSp
                const Precision& precision) {
   std::vector<OperandShape> operands;
   for (const Ref& ref : instr.refs) {
-    operands.push_back(shape_of(ref, dims, training, precision));
+    operands.push_back(
+        shape_of(ref, dims, training, precision, spec::is_product_narrow(instr.cost.recipe)));
     // What is updated in place has been counted as read.
     const bool is_updated_too =
         ref.access == Access::read && ref.space != Space::none &&
@@ -59,7 +70,9 @@ OpCost cost_of(const Instr& instr, const LayerDims& dims, const spec::TrainingSp
         });
     if (is_updated_too) operands.back().element_bytes = 0;
   }
-  return op_cost(instr.op, instr.pass, dims, operands);
+  OpCost cost = op_cost(instr.op, instr.pass, dims, operands);
+  cost.recipe = instr.cost.recipe;
+  return cost;
 }
 
 }  // namespace

@@ -132,7 +132,8 @@ BOOST_AUTO_TEST_CASE(a_played_step_has_the_load_of_the_plan) {
   const auto products_at = [&](double load) {
     run.load = load;
     int64_t ns = 0;
-    for (const profiler::TraceRecord& record : play_plan(run, {}, true).traces.front().records) {
+    const PlayedStep played = play_plan(run, {}, true);
+    for (const profiler::TraceRecord& record : played.traces.front().records) {
       if (record.name == "expert_fc1.forward") ns += record.end_ns - record.start_ns;
     }
     return ns;

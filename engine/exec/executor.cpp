@@ -58,7 +58,13 @@ void Executor::set_up() {
 
 void Executor::run_step(StepValues& values) {
   values_ = &values;
-  for (const plan::Item& item : program_.items) run_item(item);
+  for (const plan::Item& item : program_.items) {
+    if (observers_.items != nullptr) {
+      const auto segment = static_cast<size_t>(item.segment);
+      observers_.items->before_item(rank_, item, *program_.segments[segment]);
+    }
+    run_item(item);
+  }
   values_ = nullptr;
 }
 

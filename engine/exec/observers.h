@@ -1,13 +1,27 @@
-// Who looks into a step while it runs: the recorder of the routing profile, and verification.
+// Who looks into a step while it runs: the recorder of the routing profile, verification, and faults
+// that are put into an emulated step.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
 #include "engine/memory/device_memory.h"
+#include "engine/plan/program.h"
 #include "engine/plan/route.h"
 
 namespace moetune::engine {
+
+struct RankContext;
+
+/// Comes before each item of a step's program, and may put work of its own on the rank's timeline:
+/// a fault that is injected.
+class ItemObserver {
+ public:
+  virtual ~ItemObserver() = default;
+  /// Called from the thread of the rank.
+  virtual void before_item(RankContext& rank, const plan::Item& item,
+                           const plan::Segment& segment) = 0;
+};
 
 /// Receives every routing decision of a forward pass (not of recomputation).
 class RoutingObserver {
@@ -44,6 +58,7 @@ struct Observers {
   RouteObserver* route = nullptr;
   LogitsObserver* logits = nullptr;
   MemoryObserver* memory = nullptr;
+  ItemObserver* items = nullptr;
 };
 
 }  // namespace moetune::engine

@@ -1,8 +1,10 @@
 // Steps of emulated clusters with faults of known kind and strength, to judge verdicts by: played
 // from the programs of all ranks, so that a fault does to the step what it would do to a real one.
+// What steps that the engine runs (tests/engine/emulated_faults.h) share with them is here, too.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,6 +32,7 @@ enum class Fault : uint8_t {
   small_work,
   slow_memory,
   held_multiprocessors,
+  large_products,  ///< nothing to mend but arithmetic
   count
 };
 
@@ -89,5 +92,25 @@ double removal_gain(const FaultyCase& faulty);
 std::optional<double> strength_for(size_t layout, Fault fault, double gain_ratio);
 
 profiler::StepVerdict judge(const FaultyStep& step);
+
+// For whoever makes faulty steps in another way:
+
+/// Puts into a healthy trial what faults change of its hardware, knobs and batch. Returns the
+/// micro-batches of a step.
+int64_t put_into(spec::TrialSpec& trial, const std::vector<StrongFault>& faults);
+double strength_of(const std::vector<StrongFault>& faults, Fault fault);
+bool has_fault(const std::vector<StrongFault>& faults, Fault fault);
+/// Time that a fault of that strength inserts into a layer: a copy, or work of the host.
+double inserted_ns(double strength);
+/// What the case says that recorders lose, drawn by its seed.
+void lose_records(const FaultyCase& faulty, std::vector<profiler::StepTrace>& traces);
+/// strength_for, of steps that take time_with(strength).
+std::optional<double> strength_for(Fault fault, double gain_ratio, double healthy,
+                                   const std::function<double(double strength)>& time_with);
+/// How much longer collectives have to take so that they are beside work for most of a step, and
+/// cost little by themselves: else transfers are what holds the step back.
+double long_collectives(const std::function<FaultyStep(double longer)>& step_with);
+/// The faults without those that `faulty` has; links that are slow so that collectives last stay.
+FaultyCase without_faults(FaultyCase faulty);
 
 }  // namespace moetune::tuner::testing

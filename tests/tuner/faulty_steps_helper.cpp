@@ -39,7 +39,8 @@ constexpr FaultRow kFaults[] = {
     {Fault::offload, "offload on a slow link", SubCause::offload, false},
     {Fault::small_work, "small products", SubCause::occupancy, false},
     {Fault::slow_memory, "slow memory", SubCause::bandwidth, false},
-    {Fault::held_multiprocessors, "held multiprocessors", SubCause::contention, false}};
+    {Fault::held_multiprocessors, "held multiprocessors", SubCause::contention, false},
+    {Fault::large_products, "large products", SubCause::flops, false}};
 static_assert(std::size(kFaults) == static_cast<size_t>(Fault::count));
 
 constexpr const char* kModel = R"({"model_type": "qwen3_moe", "vocab_size": 1024,
@@ -142,22 +143,19 @@ void insert_in_layers(plan::StepProgram& program, Make&& make) {
 /// What a case comes to before it is played.
 struct Setup {
   spec::TrialSpec trial;
-  std::map<Fault, double> strengths;
+  std::vector<StrongFault> faults;
   int num_ranks = 1;
   int faulty_rank = 0;
   int64_t num_micro_batches = 1;
 
-  [[nodiscard]] double strength(Fault fault) const {
-    const auto found = strengths.find(fault);
-    return found == strengths.end() ? 1 : found->second;
-  }
-  [[nodiscard]] bool has(Fault fault) const { return strengths.contains(fault); }
+  [[nodiscard]] double strength(Fault fault) const { return strength_of(faults, fault); }
+  [[nodiscard]] bool has(Fault fault) const { return has_fault(faults, fault); }
 };
 
 /// `longer`: times that collectives take, of the same bytes.
 Setup setup_of(const FaultyCase& faulty, double longer) {
   Setup setup;
-  for (const StrongFault& one : faulty.faults) setup.strengths[one.fault] = one.strength;
+  setup.faults = faulty.faults;
   spec::TrialSpec& trial = setup.trial;
   trial.model = spec::model_from_json(nlohmann::json::parse(kModel), "model");
   trial.knobs =
@@ -165,28 +163,10 @@ Setup setup_of(const FaultyCase& faulty, double longer) {
   setup.num_ranks = static_cast<int>(trial.knobs.world_size());
   setup.faulty_rank = setup.num_ranks - 1;
   trial.hardware = ideal_machine(setup.num_ranks);
+  trial.hardware.intra_node.bytes_per_s /= longer;
+  trial.hardware.inter_node.bytes_per_s /= longer;
   trial.training.seq_length = 4096;
-  const int64_t pp = trial.knobs.pipeline_model_parallel_size;
-  setup.num_micro_batches = setup.has(Fault::held_multiprocessors) ? 1
-                            : setup.has(Fault::few_micro_batches)  ? pp
-                            : pp > 1                               ? kMicroBatchesAStage * pp
-                                                                   : kMicroBatches;
-  trial.training.global_batch_size = setup.num_micro_batches * trial.knobs.data_parallel_size;
-  const double slow = setup.strength(Fault::slow_links) * longer;
-  // Nothing is gathered behind the sums of gradients, which would cost more than what they take.
-  if (setup.has(Fault::held_multiprocessors)) trial.knobs.use_distributed_optimizer = false;
-  trial.hardware.intra_node.bytes_per_s /= slow;
-  trial.hardware.inter_node.bytes_per_s /= slow;
-  trial.hardware.memory_bytes_per_s /= setup.strength(Fault::slow_memory);
-  trial.hardware.launch_ns = std::llround(500 * setup.strength(Fault::launches));
-  trial.hardware.sync_ns = std::llround(500 * setup.strength(Fault::syncs));
-  if (setup.has(Fault::capped_memory)) {
-    spec::set_knob(trial.knobs, *spec::find_knob("recompute"), "full");
-  }
-  if (setup.has(Fault::uneven_stages)) {
-    trial.knobs.decoder_first_pipeline_num_layers =
-        trial.model.num_layers - (pp - 1) * (pp > 2 ? 1 : 2);
-  }
+  setup.num_micro_batches = put_into(trial, faulty.faults);
   return setup;
 }
 
@@ -226,11 +206,8 @@ void put_into(plan::StepProgram& program, const Setup& setup) {
   }
 }
 
-/// Names of inserted work, and what recorders lose.
-void finish_records(std::vector<profiler::StepTrace>& traces, const FaultyCase& faulty,
-                    const Setup& setup) {
-  std::mt19937_64 random(faulty.seed * 7919 + 13);
-  std::uniform_real_distribution<double> chance(0, 1);
+/// Names of inserted work.
+void name_inserted(std::vector<profiler::StepTrace>& traces, const Setup& setup) {
   for (profiler::StepTrace& trace : traces) {
     std::vector<profiler::TraceRecord> kept;
     for (profiler::TraceRecord& record : trace.records) {
@@ -247,13 +224,6 @@ void finish_records(std::vector<profiler::StepTrace>& traces, const FaultyCase& 
         record.kind = profiler::RecordKind::memcpy;
         record.name = record.name.text().ends_with("backward") ? "reload" : "offload";
       }
-      if (faulty.deleted_edges > 0 && chance(random) < faulty.deleted_edges) {
-        record.producer_id = profiler::kNoRecord;
-        std::erase_if(trace.further_waits, [&](const profiler::FurtherWait& wait) {
-          return wait.record_id == record.id;
-        });
-      }
-      if (faulty.lost_records > 0 && chance(random) < faulty.lost_records) continue;
       kept.push_back(std::move(record));
     }
     trace.records = std::move(kept);
@@ -310,13 +280,13 @@ FaultyStep play_with(const FaultyCase& faulty, double longer) {
                                const plan::OpCost& cost) {
     const double noise =
         std::exp(faulty.noise_ratio * normal(random[static_cast<size_t>(at.rank)]));
-    const auto inserted_ns = [&](Fault fault) {
-      return std::llround(kInsertedNs * (setup.strength(fault) - 1) * noise);
+    const auto inserted = [&](Fault fault) {
+      return std::llround(inserted_ns(setup.strength(fault)) * noise);
     };
-    if (instr.chunk == kAllocate) return inserted_ns(Fault::allocator);
-    if (instr.chunk == kLoad) return inserted_ns(Fault::loader);
-    if (instr.chunk == kStall) return inserted_ns(Fault::stall);
-    if (instr.chunk == kOffload) return inserted_ns(Fault::offload);
+    if (instr.chunk == kAllocate) return inserted(Fault::allocator);
+    if (instr.chunk == kLoad) return inserted(Fault::loader);
+    if (instr.chunk == kStall) return inserted(Fault::stall);
+    if (instr.chunk == kOffload) return inserted(Fault::offload);
     if (instr.verb == Verb::host) return std::llround(500 * noise);
     auto ns = static_cast<double>(plan::roofline_ns(hardware, instr.op, cost));
     ns *= noise * setup.strength(Fault::small_work);
@@ -342,7 +312,8 @@ FaultyStep play_with(const FaultyCase& faulty, double longer) {
   FaultyStep step;
   step.step_ns = played.step_ns;
   step.traces = std::move(played.traces);
-  finish_records(step.traces, faulty, setup);
+  name_inserted(step.traces, setup);
+  lose_records(faulty, step.traces);
   step.communicators = plan::group_instances(plan::layout_of(setup.trial.knobs));
   step.facts.peak_flops_per_s = hardware.peak_flops_per_s;
   step.facts.memory_bytes_per_s = hardware.memory_bytes_per_s;
@@ -373,31 +344,20 @@ std::pair<double, double> collectives_of(const FaultyStep& step) {
           static_cast<double>(all.total_ns() - beside.total_ns()) / step_ns};
 }
 
-/// How much longer collectives have to take so that they are beside work for most of a step, and
-/// cost little by themselves: else transfers are what holds the step back.
-double long_collectives(size_t layout) {
+/// The same for all cases of a layout.
+double long_collectives_in(size_t layout) {
   static std::map<size_t, double> found;
   const auto [at, is_new] = found.try_emplace(layout, 1);
-  if (!is_new) return at->second;
-  double most = 0;
-  for (double longer = 1; longer < kLongestCollectives; longer *= kLongerCollectives) {
-    const auto [beside, exposed] =
-        collectives_of(play_with({layout, {{Fault::held_multiprocessors, 1}}, 1, 0}, longer));
-    if (exposed > kMostExposed || beside <= most) continue;
-    most = beside;
-    at->second = longer;
+  if (is_new) {
+    at->second = long_collectives([&](double longer) {
+      return play_with({layout, {{Fault::held_multiprocessors, 1}}, 1, 0}, longer);
+    });
   }
   return at->second;
 }
 
 /// The case without its faults.
-double healthy_time(FaultyCase healthy) {
-  std::erase_if(healthy.faults, [](StrongFault& fault) {
-    fault.strength = 1;
-    return fault.fault != Fault::held_multiprocessors;  // the links stay
-  });
-  return play_faulty(healthy).time();
-}
+double healthy_time(const FaultyCase& faulty) { return play_faulty(without_faults(faulty)).time(); }
 
 bool has_strength(Fault fault) {
   return fault != Fault::few_micro_batches && fault != Fault::uneven_stages &&
@@ -462,10 +422,8 @@ bool is_possible(size_t layout, Fault fault) {
 }
 
 FaultyStep play_faulty(const FaultyCase& faulty) {
-  const bool holds = std::ranges::any_of(faulty.faults, [](const StrongFault& fault) {
-    return fault.fault == Fault::held_multiprocessors;
-  });
-  return play_with(faulty, holds ? long_collectives(faulty.layout) : 1);
+  const bool holds = has_fault(faulty.faults, Fault::held_multiprocessors);
+  return play_with(faulty, holds ? long_collectives_in(faulty.layout) : 1);
 }
 
 double removal_gain(const FaultyCase& faulty) {
@@ -473,11 +431,15 @@ double removal_gain(const FaultyCase& faulty) {
 }
 
 std::optional<double> strength_for(size_t layout, Fault fault, double gain_ratio) {
-  const double healthy = healthy_time({layout, {{fault, 1}}, 1, 0});
+  return strength_for(fault, gain_ratio, healthy_time({layout, {{fault, 1}}, 1, 0}),
+                      [&](double strength) {
+                        return play_faulty({layout, {{fault, strength}}, 1, 0}).time();
+                      });
+}
+
+std::optional<double> strength_for(Fault fault, double gain_ratio, double healthy,
+                                   const std::function<double(double strength)>& time_with) {
   const double wanted = healthy / (1 - gain_ratio);
-  const auto time_with = [&](double strength) {
-    return play_faulty({layout, {{fault, strength}}, 1, 0}).time();
-  };
   if (!has_strength(fault)) {
     return time_with(1) >= wanted ? std::optional(1.0) : std::nullopt;
   }
@@ -499,6 +461,87 @@ std::optional<double> strength_for(size_t layout, Fault fault, double gain_ratio
     (time < wanted ? low_time : high_time) = time;
   }
   return high;
+}
+
+double strength_of(const std::vector<StrongFault>& faults, Fault fault) {
+  const auto found = std::ranges::find(faults, fault, &StrongFault::fault);
+  return found == faults.end() ? 1 : found->strength;
+}
+
+bool has_fault(const std::vector<StrongFault>& faults, Fault fault) {
+  return std::ranges::find(faults, fault, &StrongFault::fault) != faults.end();
+}
+
+double inserted_ns(double strength) { return kInsertedNs * (strength - 1); }
+
+int64_t put_into(spec::TrialSpec& trial, const std::vector<StrongFault>& faults) {
+  const auto has = [&](Fault fault) { return has_fault(faults, fault); };
+  const auto strength = [&](Fault fault) { return strength_of(faults, fault); };
+  const int64_t pp = trial.knobs.pipeline_model_parallel_size;
+  const int64_t num_micro_batches = has(Fault::held_multiprocessors) ? 1
+                                    : has(Fault::few_micro_batches)  ? pp
+                                    : pp > 1                         ? kMicroBatchesAStage * pp
+                                                                     : kMicroBatches;
+  trial.training.global_batch_size = num_micro_batches * trial.knobs.data_parallel_size;
+  // Nothing is gathered behind the sums of gradients, which would cost more than what they take.
+  if (has(Fault::held_multiprocessors)) trial.knobs.use_distributed_optimizer = false;
+  spec::HardwareSpec& hardware = trial.hardware;
+  const auto times = [](int64_t ns, double by) {
+    return std::llround(static_cast<double>(ns) * by);
+  };
+  hardware.intra_node.bytes_per_s /= strength(Fault::slow_links);
+  hardware.inter_node.bytes_per_s /= strength(Fault::slow_links);
+  hardware.memory_bytes_per_s /= strength(Fault::slow_memory);
+  hardware.peak_flops_per_s /= strength(Fault::large_products);
+  hardware.launch_ns = times(hardware.launch_ns, strength(Fault::launches));
+  hardware.sync_ns = times(hardware.sync_ns, strength(Fault::syncs));
+  if (has(Fault::capped_memory)) {
+    spec::set_knob(trial.knobs, *spec::find_knob("recompute"), "full");
+  }
+  if (has(Fault::uneven_stages)) {
+    trial.knobs.decoder_first_pipeline_num_layers =
+        trial.model.num_layers - (pp - 1) * (pp > 2 ? 1 : 2);
+  }
+  return num_micro_batches;
+}
+
+void lose_records(const FaultyCase& faulty, std::vector<profiler::StepTrace>& traces) {
+  std::mt19937_64 random(faulty.seed * 7919 + 13);
+  std::uniform_real_distribution<double> chance(0, 1);
+  for (profiler::StepTrace& trace : traces) {
+    std::vector<profiler::TraceRecord> kept;
+    for (profiler::TraceRecord& record : trace.records) {
+      if (faulty.deleted_edges > 0 && chance(random) < faulty.deleted_edges) {
+        record.producer_id = profiler::kNoRecord;
+        std::erase_if(trace.further_waits, [&](const profiler::FurtherWait& wait) {
+          return wait.record_id == record.id;
+        });
+      }
+      if (faulty.lost_records > 0 && chance(random) < faulty.lost_records) continue;
+      kept.push_back(std::move(record));
+    }
+    trace.records = std::move(kept);
+  }
+}
+
+double long_collectives(const std::function<FaultyStep(double longer)>& step_with) {
+  double best = 1;
+  double most = 0;
+  for (double longer = 1; longer < kLongestCollectives; longer *= kLongerCollectives) {
+    const auto [beside, exposed] = collectives_of(step_with(longer));
+    if (exposed > kMostExposed || beside <= most) continue;
+    most = beside;
+    best = longer;
+  }
+  return best;
+}
+
+FaultyCase without_faults(FaultyCase faulty) {
+  std::erase_if(faulty.faults, [](StrongFault& fault) {
+    fault.strength = 1;
+    return fault.fault != Fault::held_multiprocessors;  // the links stay
+  });
+  return faulty;
 }
 
 profiler::StepVerdict judge(const FaultyStep& step) {

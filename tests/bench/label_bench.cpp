@@ -1,8 +1,10 @@
-// How often a verdict names the fault that a step has: played steps of emulated clusters with known
-// faults in fifteen layouts. The truth of a case is the fault that was put in, whose removal gains
-// what the case was made for. Every tenth case is judged a second time, from files of Kineto's form
-// that are imported. Prints a table; nothing is asserted.
-//   label_bench [SEEDS]    seeds of noise for each fault, layout and strength (default 3)
+// How often a verdict names the fault that a step has: steps of emulated clusters with known
+// faults, played in fifteen layouts, and run by the engine in thirteen. The truth of a case is the
+// fault that was put in, whose removal gains what the case was made for. Every tenth played case is
+// judged a second time, from files of Kineto's form that are imported. Prints tables; nothing is
+// asserted.
+//   label_bench [SEEDS]    seeds of noise for each fault, layout and strength (default 3); 0: only
+//                          the steps that the engine runs
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -14,6 +16,8 @@
 #include <vector>
 
 #include "profiler/analysis/imported_wall.h"
+#include "tests/bench/label_emulated.h"
+#include "tests/bench/label_score.h"
 #include "tests/import/played_kineto.h"
 #include "tests/tuner/faulty_steps.h"
 
@@ -23,92 +27,20 @@ namespace {
 using profiler::StepVerdict;
 using profiler::Wall;
 
-struct Score {
-  int64_t num_cases = 0;
-  int64_t num_labels = 0;         ///< right ones
-  int64_t num_of_sub_causes = 0;  ///< cases in which the records can tell it
-  int64_t num_sub_causes = 0;     ///< right ones
-  int64_t num_unknown = 0;
-  int64_t num_of_ranks = 0;  ///< cases of one rank
-  int64_t num_ranks = 0;     ///< right ones
-  int64_t num_gains = 0;
-  int64_t num_within_ceiling = 0;
-  int64_t num_pairs = 0;  ///< of neighbouring steps
-  int64_t num_stable = 0;
-};
-
-std::string percent(int64_t part, int64_t all) {
-  return all == 0
-             ? "-"
-             : fmt::format("{:.1f} %", 100 * static_cast<double>(part) / static_cast<double>(all));
-}
-
-void print(const std::string& name, const Score& s) {
-  const int64_t wrong = s.num_cases - s.num_labels - s.num_unknown;
-  fmt::print("{:24} {:6} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8}\n", name, s.num_cases,
-             percent(s.num_labels, s.num_cases), percent(s.num_sub_causes, s.num_of_sub_causes),
-             percent(s.num_ranks, s.num_of_ranks), percent(s.num_unknown, s.num_cases),
-             percent(wrong, s.num_cases), percent(s.num_within_ceiling, s.num_gains),
-             percent(s.num_stable, s.num_pairs));
-}
-
-void operator+=(Score& a, const Score& b) {
-  for (int64_t Score::*member :
-       {&Score::num_cases, &Score::num_labels, &Score::num_of_sub_causes, &Score::num_sub_causes,
-        &Score::num_unknown, &Score::num_of_ranks, &Score::num_ranks, &Score::num_gains,
-        &Score::num_within_ceiling, &Score::num_pairs, &Score::num_stable}) {
-    a.*member += b.*member;
-  }
-}
-
-bool is_verbose() {
-  static const bool is = std::getenv("LABEL_BENCH_VERBOSE") != nullptr;
-  return is;
-}
-
 StepVerdict add_case(const FaultyCase& faulty, Score& score) {
   const FaultyStep step = play_faulty(faulty);
-  const StepVerdict verdict = judge(step);
-  ++score.num_cases;
-  bool is_label_right = false;
-  bool is_sub_right = false;
-  const FaultRow* own = nullptr;
-  const std::vector<StrongFault> faults =
-      faulty.faults.empty() ? std::vector<StrongFault>{{Fault::none, 1}} : faulty.faults;
-  for (const StrongFault& fault : faults) {
-    const FaultRow& row = row_of(fault.fault);
-    is_label_right = is_label_right || verdict.label == profiler::row_of(row.sub_cause).label;
-    if (verdict.sub_cause != row.sub_cause) continue;
-    is_sub_right = true;
-    own = &row;
+  StepVerdict verdict = judge(step);
+  const NamedCause named = {verdict.label, profiler::row_of(verdict.sub_cause).name, verdict.rank,
+                            verdict.ceiling_ratio()};
+  const bool is_right =
+      score.add(faulty, step.faulty_rank, named, [&] { return removal_gain(faulty); });
+  if (is_right || !is_verbose()) return verdict;
+  std::string list;
+  for (const profiler::SubCauseRow& row : profiler::sub_causes()) {
+    const double ceiling = verdict.sub_ceilings[static_cast<size_t>(row.id)];
+    if (ceiling > 0.02) list += fmt::format(" {} {:.2f}", row.name, ceiling);
   }
-  score.num_labels += is_label_right ? 1 : 0;
-  ++score.num_of_sub_causes;
-  score.num_sub_causes += is_sub_right ? 1 : 0;
-  score.num_unknown += verdict.label == Wall::unknown ? 1 : 0;
-  const bool is_of_rank = faults.size() == 1 && row_of(faults[0].fault).is_of_one_rank;
-  if (is_of_rank) {
-    ++score.num_of_ranks;
-    score.num_ranks += verdict.rank == step.faulty_rank ? 1 : 0;
-  }
-  // What removing a fault gains must not be more than what the verdict says it can be.
-  if (own != nullptr && verdict.label != Wall::compute && faults.size() == 1) {
-    ++score.num_gains;
-    score.num_within_ceiling += removal_gain(faulty) <= verdict.ceiling_ratio() + 0.005 ? 1 : 0;
-  }
-  const bool is_rank_right = !is_of_rank || verdict.rank == step.faulty_rank;
-  if (is_verbose() && !(is_sub_right && is_rank_right)) {
-    std::string list;
-    for (const profiler::SubCauseRow& row : profiler::sub_causes()) {
-      const double ceiling = verdict.sub_ceilings[static_cast<size_t>(row.id)];
-      if (ceiling > 0.02) list += fmt::format(" {} {:.2f}", row.name, ceiling);
-    }
-    std::string names;
-    for (const StrongFault& fault : faults) names += fmt::format("{} + ", row_of(fault.fault).name);
-    fmt::print("  {} in {}: {}/{} rank {} |{}\n", names, faulty_layouts()[faulty.layout].name,
-               name_of(verdict.label), profiler::row_of(verdict.sub_cause).name,
-               verdict.rank.value_or(-1), list);
-  }
+  print_wrong(faulty, named, list);
   return verdict;
 }
 
@@ -177,9 +109,8 @@ void run_imported(const std::vector<FaultyCase>& sample) {
   print("without wait events", without_waits);
 }
 
-void run(int64_t num_seeds) {
-  fmt::print("{:24} {:>6} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8}\n", "fault", "cases", "label",
-             "sub-cause", "rank", "unknown", "wrong", "ceiling", "stable");
+void run_played(int64_t num_seeds) {
+  print_head("played");
   const std::vector<double> gains = {0.15, 0.25, 0.4};
   Score all;
   std::vector<std::pair<size_t, StrongFault>> strong;  // of the middle gain
@@ -259,8 +190,13 @@ void run(int64_t num_seeds) {
 }  // namespace moetune::tuner::testing
 
 int main(int argc, char** argv) {
-  const auto begin = std::chrono::steady_clock::now();
-  moetune::tuner::testing::run(argc > 1 ? std::max(1, std::atoi(argv[1])) : 3);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  fmt::print("{:.0f} s\n", seconds.count());
+  const int num_seeds = argc > 1 ? std::atoi(argv[1]) : 3;
+  const auto timed = [](const auto& run) {
+    const auto begin = std::chrono::steady_clock::now();
+    run();
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    fmt::print("{:.0f} s\n", seconds.count());
+  };
+  if (num_seeds > 0) timed([&] { moetune::tuner::testing::run_played(num_seeds); });
+  timed(moetune::tuner::testing::run_emulated_labels);
 }

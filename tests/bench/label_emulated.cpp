@@ -103,7 +103,7 @@ void add_two(const FaultyCase& both, Score& score) {
   const auto gain_without = [&](size_t i) {
     FaultyCase rest = both;
     rest.faults.erase(rest.faults.begin() + static_cast<std::ptrdiff_t>(i));
-    return 1 - engine::testing::run_emulated(rest, kSteps).time() / run.time();
+    return 1 - engine::testing::time_of(rest, kSteps) / run.time();
   };
   const double first = gain_without(0);
   const double second = gain_without(1);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <vector>
 
@@ -78,6 +79,7 @@ void print(const std::string& name, const Score& s) {
              percent(s.num_ranks, s.num_of_ranks), percent(s.num_unknown, s.num_cases),
              percent(wrong, s.num_cases), percent(s.num_within_ceiling, s.num_gains),
              percent(s.num_stable, s.num_pairs));
+  std::fflush(stdout);
 }
 
 bool is_verbose() {

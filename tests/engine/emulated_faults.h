@@ -23,6 +23,8 @@ struct EmulatedRun {
 bool is_emulated(size_t layout, tuner::testing::Fault fault);
 /// Noise and seed are not looked at.
 EmulatedRun run_emulated(const tuner::testing::FaultyCase& faulty, int num_steps);
+/// EmulatedRun::time of it, for which nothing is recorded.
+double time_of(const tuner::testing::FaultyCase& faulty, int num_steps);
 /// Share of the steps that goes when the faults are removed.
 double emulated_gain(const tuner::testing::FaultyCase& faulty, const EmulatedRun& run);
 /// The strength with which the fault's removal gains about `gain_ratio`; none where no strength

@@ -30,7 +30,7 @@ using tuner::testing::StrongFault;
 
 // So small that real data cost little. Of a token its entry in the vocabulary decides the experts.
 constexpr const char* kModel = R"({"model_type": "qwen3_moe", "vocab_size": 16,
-  "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 8,
+  "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 4,
   "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
   "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "num_experts": 8,
   "num_experts_per_tok": 2, "moe_intermediate_size": 32, "norm_topk_prob": true})";
@@ -251,15 +251,15 @@ class EmulatedCluster {
   }
 
   /// By step, then rank.
-  std::vector<std::vector<profiler::StepTrace>> run(int num_steps) {
+  std::vector<std::vector<profiler::StepTrace>> run(int num_steps, profiler::TraceLevel level) {
     std::vector<std::vector<profiler::StepTrace>> traces(static_cast<size_t>(num_steps));
     for (auto& step : traces) step.resize(trials_.size());
     std::vector<std::thread> threads;
     for (size_t rank = 0; rank < trials_.size(); ++rank) {
-      threads.emplace_back([this, rank, &traces] {
+      threads.emplace_back([this, rank, level, &traces] {
         world_->begin_computing();
         try {
-          run_rank(rank, traces);
+          run_rank(rank, level, traces);
         } catch (const base::PeerFailed&) {
           // Another rank has the cause.
         } catch (...) {
@@ -284,7 +284,8 @@ class EmulatedCluster {
   }
 
  private:
-  void run_rank(size_t rank, std::vector<std::vector<profiler::StepTrace>>& traces) {
+  void run_rank(size_t rank, profiler::TraceLevel level,
+                std::vector<std::vector<profiler::StepTrace>>& traces) {
     backends_[rank] = kernels::make_cpu_backend();
     TrainerHooks hooks;
     hooks.initial_value = [num_experts = trials_[rank].model.num_experts](
@@ -295,7 +296,7 @@ class EmulatedCluster {
     trainers_[rank] = std::make_unique<RankTrainer>(trials_[rank], static_cast<int>(rank),
                                                     slow_links_, *backends_[rank], hooks);
     for (size_t step = 0; step < traces.size(); ++step) {
-      trainers_[rank]->step(static_cast<int64_t>(step), tokens_, profiler::TraceLevel::ops);
+      trainers_[rank]->step(static_cast<int64_t>(step), tokens_, level);
       traces[step][rank] = trainers_[rank]->take_trace();
     }
   }
@@ -312,7 +313,8 @@ class EmulatedCluster {
   std::exception_ptr cause_;
 };
 
-EmulatedRun run_with(const FaultyCase& faulty, int num_steps, double longer) {
+EmulatedRun run_with(const FaultyCase& faulty, int num_steps, double longer,
+                     profiler::TraceLevel level) {
   EmulatedRun run;
   spec::TrialSpec& trial = run.trial;
   trial.model = spec::model_from_json(nlohmann::json::parse(kModel), "model");
@@ -337,7 +339,7 @@ EmulatedRun run_with(const FaultyCase& faulty, int num_steps, double longer) {
 
   const auto has = [&](Fault fault) { return tuner::testing::has_fault(faulty.faults, fault); };
   EmulatedCluster cluster(trial, faulty.faults, num_ranks - 1);
-  for (std::vector<profiler::StepTrace>& traces : cluster.run(num_steps)) {
+  for (std::vector<profiler::StepTrace>& traces : cluster.run(num_steps, level)) {
     FaultyStep& step = run.steps.emplace_back();
     step.step_ns = traces.front().end_ns - traces.front().start_ns;
     for (profiler::StepTrace& trace : traces) {
@@ -367,10 +369,17 @@ double long_collectives_in(size_t layout) {
   const auto [at, is_new] = found.try_emplace(layout, 1);
   if (is_new) {
     at->second = tuner::testing::long_collectives([&](double longer) {
-      return run_with({layout, {{Fault::held_multiprocessors, 1}}}, 1, longer).steps.front();
+      return run_with({layout, {{Fault::held_multiprocessors, 1}}}, 1, longer,
+                      profiler::TraceLevel::ops)
+          .steps.front();
     });
   }
   return at->second;
+}
+
+double longer_in(const FaultyCase& faulty) {
+  const bool holds = tuner::testing::has_fault(faulty.faults, Fault::held_multiprocessors);
+  return holds ? long_collectives_in(faulty.layout) : 1;
 }
 
 /// Of a layout there are two healthy trials: one of them with links that are slow.
@@ -379,7 +388,7 @@ double healthy_time(const FaultyCase& faulty, int num_steps) {
   const FaultyCase healthy = tuner::testing::without_faults(faulty);
   const auto [at, is_new] =
       found.try_emplace({healthy.layout, !healthy.faults.empty(), num_steps}, 0);
-  if (is_new) at->second = run_emulated(healthy, num_steps).time();
+  if (is_new) at->second = time_of(healthy, num_steps);
   return at->second;
 }
 
@@ -397,8 +406,11 @@ bool is_emulated(size_t layout, Fault fault) {
 }
 
 EmulatedRun run_emulated(const FaultyCase& faulty, int num_steps) {
-  const bool holds = tuner::testing::has_fault(faulty.faults, Fault::held_multiprocessors);
-  return run_with(faulty, num_steps, holds ? long_collectives_in(faulty.layout) : 1);
+  return run_with(faulty, num_steps, longer_in(faulty), profiler::TraceLevel::ops);
+}
+
+double time_of(const FaultyCase& faulty, int num_steps) {
+  return run_with(faulty, num_steps, longer_in(faulty), profiler::TraceLevel::none).time();
 }
 
 double emulated_gain(const FaultyCase& faulty, const EmulatedRun& run) {

@@ -500,7 +500,7 @@ int64_t put_into(spec::TrialSpec& trial, const std::vector<StrongFault>& faults)
   }
   if (has(Fault::uneven_stages)) {
     trial.knobs.decoder_first_pipeline_num_layers =
-        trial.model.num_layers - (pp - 1) * (pp > 2 ? 1 : 2);
+        trial.model.num_layers - (pp - 1) * (pp > 2 ? 1 : trial.model.num_layers / 4);
   }
   return num_micro_batches;
 }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
@@ -100,16 +101,15 @@ void add_losses(const FaultyCase& faulty, const EmulatedRun& run, std::vector<Lo
 /// Of two faults the one whose removal gains most, or either where both gain about the same.
 void add_two(const FaultyCase& both, Score& score) {
   const EmulatedRun run = engine::testing::run_emulated(both, kSteps);
-  const auto gain_without = [&](size_t i) {
-    FaultyCase rest = both;
-    rest.faults.erase(rest.faults.begin() + static_cast<std::ptrdiff_t>(i));
+  const auto gain_without = [&](const StrongFault& fault) {
+    const FaultyCase rest = without_fault(both, fault.fault);
     return 1 - engine::testing::time_of(rest, kSteps) / run.time();
   };
-  const double first = gain_without(0);
-  const double second = gain_without(1);
+  const double first = gain_without(both.faults[0]);
+  const double second = gain_without(both.faults[1]);
   FaultyCase truth = both;
   if (std::abs(first - second) > kSameGain) {
-    truth.faults.erase(truth.faults.begin() + (first > second ? 1 : 0));
+    truth = without_fault(both, both.faults[first > second ? 1 : 0].fault);
   }
   const TrialVerdict verdict = judge_as_trial(run);
   const bool is_right = score.add(truth, run.steps.front().faulty_rank, verdict.named,
@@ -160,11 +160,13 @@ void run_emulated_labels() {
     for (size_t j = i + 1; j < strong.size(); j += 7) {
       const auto& [layout, first] = strong[i];
       const StrongFault& second = strong[j].second;
-      const auto is_compute = [](const StrongFault& fault) {
-        return profiler::row_of(row_of(fault.fault).sub_cause).label == Wall::compute;
+      // Compute hides nothing; where collectives shall last, the machine is another one.
+      const auto is_left_out = [](const StrongFault& fault) {
+        return profiler::row_of(row_of(fault.fault).sub_cause).label == Wall::compute ||
+               fault.fault == Fault::held_multiprocessors;
       };
       if (layout != strong[j].first || first.fault == second.fault) continue;
-      if (is_compute(first) || is_compute(second)) continue;
+      if (is_left_out(first) || is_left_out(second)) continue;
       add_two({layout, {first, second}}, two);
     }
   }

@@ -110,7 +110,8 @@ std::optional<double> strength_for(Fault fault, double gain_ratio, double health
 /// How much longer collectives have to take so that they are beside work for most of a step, and
 /// cost little by themselves: else transfers are what holds the step back.
 double long_collectives(const std::function<FaultyStep(double longer)>& step_with);
-/// The faults without those that `faulty` has; links that are slow so that collectives last stay.
+/// Links that are slow so that collectives last stay.
+FaultyCase without_fault(FaultyCase faulty, Fault fault);
 FaultyCase without_faults(FaultyCase faulty);
 
 }  // namespace moetune::tuner::testing

@@ -536,11 +536,18 @@ double long_collectives(const std::function<FaultyStep(double longer)>& step_wit
   return best;
 }
 
-FaultyCase without_faults(FaultyCase faulty) {
-  std::erase_if(faulty.faults, [](StrongFault& fault) {
-    fault.strength = 1;
-    return fault.fault != Fault::held_multiprocessors;  // the links stay
+FaultyCase without_fault(FaultyCase faulty, Fault fault) {
+  std::erase_if(faulty.faults, [&](StrongFault& one) {
+    if (one.fault != fault) return false;
+    one.strength = 1;
+    return fault != Fault::held_multiprocessors;
   });
+  return faulty;
+}
+
+FaultyCase without_faults(FaultyCase faulty) {
+  const std::vector<StrongFault> faults = faulty.faults;
+  for (const StrongFault& one : faults) faulty = without_fault(std::move(faulty), one.fault);
   return faulty;
 }
 

@@ -59,7 +59,7 @@ class StepJudge {
           static_cast<double>(run_.inferred_wait_ns()) / static_cast<double>(run_.waited_ns());
     }
     if (verdict_.step_ns <= 0 || run_.ops().empty()) {
-      verdict_.ceilings[place_of(Wall::unknown)] = 1;
+      verdict_.ceilings[place_of(Wall::unknown)] = verdict_.most_ratio = 1;
       verdict_.summary = "unknown: nothing was recorded";
       return verdict_;
     }
@@ -76,6 +76,7 @@ class StepJudge {
     if (causes_.has_recomputation()) verdict_.recompute_ratio = gain_without_recomputation();
     split_compute();
     choose();
+    widen();
     find_rank();
     say();
     return verdict_;
@@ -194,6 +195,15 @@ class StepJudge {
       verdict_.ceilings[place_of(Wall::memory)] = small;
       verdict_.sub_ceilings[place_of(SubCause::capped_micro_batch)] = small;
     }
+  }
+
+  void widen() {
+    verdict_.most_ratio = verdict_.ceiling_ratio();
+    if (!base::is_recoverable(verdict_.label)) return;
+    std::vector<SubCause> causes = causes_of(verdict_.label);
+    causes.push_back(SubCause::unexplained);
+    if (!causes_.has(SubCause::unexplained)) return;
+    verdict_.most_ratio = std::max(verdict_.most_ratio, gain_of(verdict_.label, causes));
   }
 
   /// Two causes that take equally long at the same time hide each other: dropping one alone gains

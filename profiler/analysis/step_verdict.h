@@ -54,6 +54,9 @@ struct StepVerdict {
   /// Share of the step in which enqueued work waited while other ranks used the device; a part of
   /// compute's ceiling.
   double device_shared_ratio = 0;
+  /// The label's ceiling if it is to blame for all that nothing explains, too, such as waits whose
+  /// records were lost: no less than the ceiling. Of compute and unknown it is the ceiling.
+  double most_ratio = 0;
   /// Share of the step that is saved if nothing is computed again, whether memory is short or not.
   double recompute_ratio = 0;
   /// Another cause takes as long at the same time, so that only dropping both saves time. The

@@ -81,6 +81,13 @@ TrialWall judge_trial(std::vector<StepVerdict> steps, const std::optional<StepAc
       verdict.evidence.push_back(std::move(*others));
     }
     add_ceilings(step, verdict.evidence);
+    if (step.most_ratio >= step.ceiling_ratio() + kLeastToldCeiling) {
+      verdict.evidence.push_back(
+          {"most_ratio", step.most_ratio, "ratio",
+           fmt::format("if it is also to blame for the waits that nothing in the records explains, "
+                       "the step would be {} shorter without it",
+                       format_ratio(step.most_ratio))});
+    }
     if (step.label == Wall::unknown) {
       verdict.evidence.push_back({"unknown_ratio", step.unknown_ratio(), "ratio",
                                   fmt::format("to tell what it is, record {}", to_record)});

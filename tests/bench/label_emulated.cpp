@@ -58,7 +58,7 @@ TrialVerdict judge_as_trial(const EmulatedRun& run) {
   }
   verdict.named.sub_cause = wall.at("sub_cause");
   if (!wall.at("rank").is_null()) verdict.named.rank = wall.at("rank").get<int64_t>();
-  verdict.named.ceiling_ratio = wall.at("share_ratio");
+  verdict.named.ceiling_ratio = wall.at("most_ratio");
   for (const json& fact : wall.at("evidence")) {
     if (fact.at("name") == "agreeing_ratio") verdict.is_stable = fact.at("value") == 1;
   }

@@ -121,6 +121,19 @@ BOOST_AUTO_TEST_CASE(what_records_do_not_explain_is_unknown_and_never_another_wa
   }
 }
 
+// Work that waits for a copy whose record is lost is late for no reason that the records know.
+BOOST_AUTO_TEST_CASE(a_gain_is_within_what_the_ceiling_is_with_what_lost_records_leave) {
+  FaultyCase faulty{kPipeline, {}, 5, 0.03};
+  faulty.faults = {{Fault::offload, strength_for(kPipeline, Fault::offload, 0.25).value()}};
+  const StepVerdict whole = judge(play_faulty(faulty));
+  BOOST_TEST(whole.most_ratio == whole.ceiling_ratio());
+  faulty.lost_records = 0.002;
+  const StepVerdict lossy = judge(play_faulty(faulty));
+  BOOST_TEST((lossy.sub_cause == SubCause::offload), text_of(lossy));
+  BOOST_TEST(removal_gain(faulty) > lossy.ceiling_ratio() + 0.005, text_of(lossy));
+  BOOST_TEST(removal_gain(faulty) <= lossy.most_ratio + 0.005, lossy.most_ratio);
+}
+
 BOOST_AUTO_TEST_CASE(of_two_that_hide_each_other_one_is_named_and_no_rank) {
   for (const auto& [first, second] : {std::pair{Fault::slow_links, Fault::allocator},
                                       std::pair{Fault::allocator, Fault::offload}}) {

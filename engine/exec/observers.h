@@ -1,5 +1,5 @@
-// Who looks into a step while it runs: the recorder of the routing profile, verification, and faults
-// that are put into an emulated step.
+// Who looks into a step while it runs: the recorder of the routing profile, verification, and what
+// injects faults into an emulated step.
 #pragma once
 
 #include <cstdint>

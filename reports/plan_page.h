@@ -77,6 +77,16 @@ struct PlanStage {
   int64_t rank = 0;           ///< its first
 };
 
+/// A term of a line of the fullest stage's memory, and how it is known.
+struct PlanMemoryTerm {
+  std::string line;
+  double bytes = 0;  ///< of the whole line
+  std::string term;
+  std::string how;
+  std::string evidence;  ///< source, measured, assumed
+  std::string basis;
+};
+
 /// What one change does.
 struct PlanChange {
   PlanDifference difference;
@@ -179,6 +189,7 @@ struct PlanPage {
   std::vector<PlanMark> front;
   std::vector<std::string> memory_terms;
   std::vector<PlanStage> stages;  ///< of the first
+  std::vector<PlanMemoryTerm> memory_evidence;
   /// Where its step goes, in closed form: names and seconds, in order.
   std::vector<std::pair<std::string, double>> step_parts;
   std::optional<PlanPlayed> played;

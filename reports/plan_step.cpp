@@ -45,6 +45,27 @@ std::string stages_table(const PlanPage& page) {
   return html + "</tbody></table></div>\n";
 }
 
+/// How each line of the fullest stage is known: by lines.
+std::string evidence_table(const PlanPage& page) {
+  if (page.memory_evidence.empty()) return "";
+  std::string html =
+      "<details><summary>How each line of the fullest stage is known</summary>\n"
+      "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th>line</th><th "
+      "class=\"num\">bytes</th><th>term</th><th>how much</th><th>known from</th><th></th></tr>"
+      "</thead><tbody>\n";
+  const std::string* before = nullptr;
+  for (const PlanMemoryTerm& term : page.memory_evidence) {
+    const bool is_new = before == nullptr || *before != term.line;
+    before = &term.line;
+    html += fmt::format(
+        "<tr><td>{}</td>{}<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+        is_new ? escape(term.line) : "",
+        is_new ? number_cell(term.bytes, rounded_bytes(term.bytes)) : std::string("<td></td>"),
+        escape(term.term), escape(term.how), escape(term.evidence), escape(term.basis));
+  }
+  return html + "</tbody></table></div></details>\n";
+}
+
 BudgetBar bar_of(const std::map<std::string, int64_t>& parts_ns, int64_t step_ns,
                  std::string label) {
   BudgetBar bar;
@@ -90,7 +111,7 @@ std::string plan_memory(const PlanPage& page) {
                             "may allocate of the {} of a device; the rest is for the context, "
                             "communicators and fragments.",
                             rounded_bytes(page.capacity_bytes)),
-                "", stages_table(page)) +
+                "", stages_table(page) + evidence_table(page)) +
          json_element("data-memory", data);
 }
 

@@ -58,8 +58,9 @@ constexpr OutputPart kDetailsParts[] = {{"", &kTrial}};
 constexpr OutputPart kSweepParts[] = {{"best.", &kTrial}};
 
 /// In the order of the page.
-constexpr const SharedKeys* kShared[] = {&kTrial, &kEstimate,   &kKnobGain,       &kErrorSet,
-                                         &kOrder, &kFoldErrors, &kComparedFigure, &kLogPlace};
+constexpr const SharedKeys* kShared[] = {&kTrial,      &kEstimate,       &kMemoryTerm,
+                                         &kKnobGain,   &kErrorSet,       &kOrder,
+                                         &kFoldErrors, &kComparedFigure, &kLogPlace};
 
 constexpr OutputKey kList[] = {
     {"[]", "list of objects", "", "A trial each."},

@@ -165,7 +165,9 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
     row["assumed"] = owned.assumed;
     row["notes"] = owned.notes;
     add_settings(owned.settings, row);
-    const json document = {{"rows", {row}}, {"summary", {{"num_rows", 1}, {"num_supported", 1}}}};
+    const json document = {{"rows", {row}},
+                           {"memory_terms", memory_terms_json()},
+                           {"summary", {{"num_rows", 1}, {"num_supported", 1}}}};
     std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
     return 0;
   }
@@ -183,6 +185,9 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
                            rates_text(calibration, *owned.hardware, owned.run.knobs.precision,
                                       owned.run.is_of_megatron));
   std::cout << margin_text(estimate) << '\n';
+  std::cout << "memory of that rank, in the "
+            << estimate.memory.stages[static_cast<size_t>(estimate.stage)].moment << ":\n"
+            << memory_text(estimate);
   for (const std::string& assumed : owned.assumed) std::cout << "assumed: " << assumed << '\n';
   for (const std::string& note : owned.notes) std::cout << "note: " << note << '\n';
   std::cout << settings_text(owned.settings);

@@ -53,18 +53,6 @@ constexpr double kOtherSlower = kTitanSlower;
 constexpr double kOtherMemoryLow = 0.75;
 constexpr double kOtherMemoryHigh = kTitanMemoryHighStages;
 
-constexpr MemoryTerm kMemoryTerms[] = {
-    {"weights", "weights", &planner::MemoryParts::weights},
-    {"gradients", "gradients", &planner::MemoryParts::gradients},
-    {"optimizer", "optimizer", &planner::MemoryParts::optimizer},
-    {"narrow_weights", "weights in 8 bits or less", &planner::MemoryParts::narrow_weights},
-    {"dummy_gradients", "dummy gradients", &planner::MemoryParts::dummy_gradients},
-    {"workspaces", "workspaces", &planner::MemoryParts::workspaces},
-    {"gathered", "gathered FSDP units", &planner::MemoryParts::gathered},
-    {"activations", "saved activations", &planner::MemoryParts::activations},
-    {"transient", "temporary at the peak", &planner::MemoryParts::transient},
-};
-
 /// Of the FLOPs that are counted for a token those that are done: frozen weights have no gradients.
 double done_share(const planner::PlanRun& run) {
   return run.knobs.task == spec::TrainingTask::lora ? 2.0 / 3 : 1.0;
@@ -218,8 +206,6 @@ std::string rates_text(const Calibration& calibration, const spec::HardwareSpec&
                      spec::name_of(precision), *count);
 }
 
-std::span<const MemoryTerm> memory_terms() { return kMemoryTerms; }
-
 const char* name_of(Verdict verdict) {
   switch (verdict) {
     case Verdict::fits:
@@ -286,9 +272,9 @@ std::string margin_text(const RunEstimate& estimate) {
   return fmt::format(
       "\"fits\" keeps {} beside the peak ({:.0f} % of it for fragments, {} for CUDA's context and "
       "communicators); {} {}",
-      bytes(estimate.margin_bytes), 100 * planner::kFragmentRatio,
-      bytes(planner::kBesidePyTorchBytes), bytes(std::abs(estimate.left_bytes)),
-      estimate.left_bytes < 0 ? "are missing" : "are left");
+      bytes(estimate.margin_bytes), 100 * planner::figure_of<planner::MemoryRule::fragments>(),
+      bytes(planner::figure_of<planner::MemoryRule::beside_pytorch>()),
+      bytes(std::abs(estimate.left_bytes)), estimate.left_bytes < 0 ? "are missing" : "are left");
 }
 
 namespace {
@@ -302,6 +288,7 @@ void fill_memory(const planner::PlanRun& run, const EstimateContext& context, co
   const planner::StageMemory& stage = estimate.memory.stages[static_cast<size_t>(estimate.stage)];
   const double allocated = stage.allocated();
   const double worst = estimate.memory.peak_bytes();
+  estimate.memory_lines = planner::memory_breakdown(run, stage, capacity);
   estimate.allocated_bytes = {allocated, allocated * spread.memory_low,
                               allocated * memory_high_of(run, spread, worst)};
   const auto reserved = [&](double bytes) {
@@ -410,6 +397,46 @@ RunEstimate estimate_run(const planner::PlanRun& run, const Calibration& calibra
   return estimate;
 }
 
+std::string memory_text(const RunEstimate& estimate) {
+  std::string text;
+  for (const planner::LineBytes& line : estimate.memory_lines) {
+    std::string terms;
+    for (const planner::MemoryRow* row : line.rows) {
+      terms += fmt::format("{}{} ({})", terms.empty() ? "" : ", ", row->name,
+                           planner::name_of(row->evidence));
+    }
+    const planner::MemoryLineRow& row = planner::row_of(line.line);
+    text += fmt::format("  {:29} {:>9}  {}\n", row.words,
+                        base::format_bytes(std::llround(line.bytes)), terms);
+    if (&row != &planner::memory_parts().back()) continue;
+    const planner::StageMemory& stage = estimate.memory.stages[static_cast<size_t>(estimate.stage)];
+    text += fmt::format("  {:29} {:>9}  before the first step {}, in it {}\n", "peak",
+                        base::format_bytes(std::llround(stage.peak.total())),
+                        base::format_bytes(std::llround(stage.at_start)),
+                        base::format_bytes(std::llround(stage.first_step)));
+  }
+  return text;
+}
+
+json memory_terms_json() {
+  json terms = json::array();
+  for (const planner::MemoryRow& row : planner::memory_rows()) {
+    terms.push_back({{"term", row.name},
+                     {"line", planner::row_of(row.line).key},
+                     {"how", planner::formula_text(row)},
+                     {"evidence", planner::name_of(row.evidence)},
+                     {"basis", row.basis}});
+  }
+  for (const planner::SavedTerm& term : planner::saved_terms()) {
+    terms.push_back({{"term", term.name},
+                     {"line", planner::row_of(planner::MemoryLine::activations).key},
+                     {"how", planner::formula_text(term)},
+                     {"evidence", planner::name_of(term.evidence)},
+                     {"basis", nullptr}});
+  }
+  return terms;
+}
+
 json to_json(const RunEstimate& estimate) {
   json document = json::object();
   put_whole(document, "peak_allocated_bytes", estimate.allocated_bytes);
@@ -418,8 +445,16 @@ json to_json(const RunEstimate& estimate) {
   document["memory_stage"] = estimate.stage;
   document["memory_rank"] = estimate.rank;
   document["memory_moment"] = stage.moment;
-  for (const MemoryTerm& term : memory_terms()) {
-    document["memory_parts_bytes"][term.key] = std::llround(stage.peak.*term.bytes);
+  for (const planner::MemoryLineRow& part : planner::memory_parts()) {
+    document["memory_parts_bytes"][part.key] = std::llround(stage.peak.*part.bytes);
+  }
+  document["memory_lines"] = json::array();
+  for (const planner::LineBytes& line : estimate.memory_lines) {
+    json terms = json::array();
+    for (const planner::MemoryRow* row : line.rows) terms.push_back(row->name);
+    document["memory_lines"].push_back({{"line", planner::row_of(line.line).key},
+                                        {"bytes", std::llround(line.bytes)},
+                                        {"terms", std::move(terms)}});
   }
   document["graph_pool_bytes"] = std::llround(stage.in_graphs);
   document["start_bytes"] = std::llround(stage.at_start);
@@ -449,7 +484,7 @@ json no_estimate() {
   json document = json::object();
   for (const OutputKey& key : kEstimateOfRun) {
     const std::string_view path = key.path;
-    document[std::string(path.substr(0, path.find('.')))] = nullptr;
+    document[std::string(path.substr(0, path.find_first_of(".[")))] = nullptr;
   }
   return document;
 }
@@ -457,7 +492,7 @@ json no_estimate() {
 }  // namespace
 
 json estimate_rows(const std::vector<PublishedRow>& rows, const Calibration& calibration) {
-  json document = {{"rows", json::array()}};
+  json document = {{"rows", json::array()}, {"memory_terms", memory_terms_json()}};
   Accuracy accuracy;
   for (const PublishedRow& row : rows) {
     std::string reason = row.reason;

@@ -12,7 +12,7 @@
 #include "sweeps/planning/interval.h"
 #include "sweeps/planning/published_rows.h"
 #include "sweeps/planning/rates_file.h"
-#include "tuner/planner/memory_profile.h"
+#include "tuner/planner/memory_evidence.h"
 #include "tuner/planner/step_time.h"
 
 namespace moetune::sweeps {
@@ -29,7 +29,9 @@ const char* name_of(Verdict verdict);
 
 struct RunEstimate {
   tuner::planner::MemoryPrediction memory;
-  int stage = 0;     ///< pipeline stage that the memory is of
+  int stage = 0;  ///< pipeline stage that the memory is of
+  /// What that is made of, and what is needed beside it.
+  std::vector<tuner::planner::LineBytes> memory_lines;
   int64_t rank = 0;  ///< the first of that stage
   Interval allocated_bytes;
   Interval reserved_bytes;
@@ -111,17 +113,13 @@ Speed predicted_speed(const tuner::planner::PlanRun& run, const Calibration& cal
 /// The first rank of a pipeline stage. Ranks are numbered tensor, context, data, pipeline.
 int64_t first_rank_of(const spec::PlanKnobs& knobs, int stage);
 
-/// A term of a device's memory.
-struct MemoryTerm {
-  const char* key;    ///< in JSON
-  const char* words;  ///< for people
-  double tuner::planner::MemoryParts::*bytes;
-};
-/// In the order in which they are printed.
-std::span<const MemoryTerm> memory_terms();
+/// The parts of a peak for people, a line each: bytes, and the terms with how each is known.
+std::string memory_text(const RunEstimate& estimate);
 
 /// Keys of an estimate, for JSON.
 nlohmann::json to_json(const RunEstimate& estimate);
+/// The terms that an estimate's memory_lines name: how much each is, and how that is known.
+nlohmann::json memory_terms_json();
 
 /// {"rows": [...], "summary": {...}} of all rows; see docs/formats.md.
 nlohmann::json estimate_rows(const std::vector<PublishedRow>& rows, const Calibration& calibration);

@@ -27,6 +27,13 @@ inline constexpr OutputKey kEstimateOfRun[] = {
     {"memory_moment", "text or null", "", "When the peak is."},
     {"memory_parts_bytes.*", "integer", "bytes",
      "What it is made of; the object is null where there is no estimate."},
+    {"memory_lines[].line", "text", "",
+     "A line of the breakdown: a part of the peak (memory_parts_bytes), graph_pool, which lies in "
+     "these, and what a device needs beside: fragments, beside_pytorch, cached. The list is null "
+     "as above."},
+    {"memory_lines[].bytes", "integer", "bytes", "Of the line."},
+    {"memory_lines[].terms[]", "list of texts", "",
+     "What it consists of in this run: term of memory_terms."},
     {"verdict", "text or null", "",
      "fits; tight: above the device's memory (of other engines than Megatron-Core the upper end "
      "is), "
@@ -66,6 +73,18 @@ inline constexpr SharedKeys kEstimate = {
     "twice the load, the parts of memory and step, the step's time, TFLOP/s, the tokens, the "
     "verdict, the load that fits and the grade.",
     kEstimateOfRun};
+
+inline constexpr OutputKey kMemoryTermKeys[] = {
+    {"term", "text", "", "Its name, as in memory_lines[].terms."},
+    {"line", "text", "", "The line of a breakdown that it is part of."},
+    {"how", "text", "", "How much it is; of a tensor that layers save what drops or offloads it."},
+    {"evidence", "text", "",
+     "source: read in the engine's source; measured: published runs show it; assumed."},
+    {"basis", "text or null", "", "Which source, which runs; null of a tensor that layers save."},
+};
+inline constexpr SharedKeys kMemoryTerm = {
+    "A term of memory", "How a term of an estimate's memory is known, the same for all runs.",
+    kMemoryTermKeys};
 
 inline constexpr OutputKey kErrorSetKeys[] = {
     {"count", "integer", "", "Rows that state the figure; with 0 this is the only key."},
@@ -169,6 +188,7 @@ inline constexpr OutputKey kEstimateKeys[] = {
 };
 inline constexpr OutputPart kEstimateParts[] = {
     {"rows[].", &kEstimate},
+    {"memory_terms[].", &kMemoryTerm},
     {"summary.order.", &kOrder},
     {"summary.order_of_all_pairs.", &kOrder},
     {"summary.memory_error_ratio.", &kErrorSet},
@@ -376,10 +396,8 @@ inline constexpr OutputKey kPlanKeys[] = {
     {"against.num_unknown_settings", "integer", "", "How many they are."},
 };
 inline constexpr OutputPart kPlanParts[] = {
-    {"plans[].", &kEstimate},
-    {"against.", &kEstimate},
-    {"helps[].", &kKnobGain},
-    {"against.changes[].", &kKnobGain},
+    {"plans[].", &kEstimate}, {"memory_terms[].", &kMemoryTerm},  {"against.", &kEstimate},
+    {"helps[].", &kKnobGain}, {"against.changes[].", &kKnobGain},
 };
 
 }  // namespace moetune::sweeps

@@ -91,9 +91,17 @@ void fill_memory_and_time(const RunEstimate& estimate, const spec::PlanKnobs& kn
     shown.moment = stage.moment;
     shown.rank = first_rank_of(knobs, stage.stage);
     const bool is_first = page.memory_terms.empty();
-    for (const MemoryTerm& term : memory_terms()) {
-      if (is_first) page.memory_terms.emplace_back(term.words);
-      shown.bytes.push_back(stage.peak.*term.bytes);
+    for (const planner::MemoryLineRow& part : planner::memory_parts()) {
+      if (is_first) page.memory_terms.emplace_back(part.words);
+      shown.bytes.push_back(stage.peak.*part.bytes);
+    }
+  }
+  for (const planner::LineBytes& line : estimate.memory_lines) {
+    for (const planner::MemoryRow* row : line.rows) {
+      page.memory_evidence.push_back({std::string(planner::row_of(line.line).words), line.bytes,
+                                      std::string(row->name), planner::formula_text(*row),
+                                      std::string(planner::name_of(row->evidence)),
+                                      std::string(row->basis)});
     }
   }
   for (size_t i = 0; i < estimate.step.parts.size(); ++i) {

@@ -182,16 +182,7 @@ void add_memory(const RunEstimate& estimate, std::string& text) {
   text +=
       fmt::format("\nmemory of the first on rank {}, the first of stage {} (worst), in the {}:\n",
                   estimate.rank, estimate.stage, stage.moment);
-  for (const MemoryTerm& term : memory_terms()) {
-    const double bytes = stage.peak.*term.bytes;
-    if (bytes > 0) {
-      text += fmt::format("  {:26} {:>9}\n", term.words, base::format_bytes(std::llround(bytes)));
-    }
-  }
-  text += fmt::format("  {:26} {:>9}; before the first step {}, in it {}\n", "peak",
-                      base::format_bytes(std::llround(stage.peak.total())),
-                      base::format_bytes(std::llround(stage.at_start)),
-                      base::format_bytes(std::llround(stage.first_step)));
+  text += memory_text(estimate);
 }
 
 /// For which load it is said whether something fits.
@@ -414,7 +405,8 @@ json to_json(const PlanResult& result) {
                    {"num_timed", result.answer.num_timed},
                    {"search_seconds", result.seconds},
                    {"nearest_misses", json::array()},
-                   {"assumptions", result.assumptions}};
+                   {"assumptions", result.assumptions},
+                   {"memory_terms", memory_terms_json()}};
   for (size_t i = 0; i < result.answer.best.size(); ++i) {
     json plan = to_json(result.estimates[i]);
     plan["rank"] = i + 1;

@@ -7,6 +7,7 @@
 
 #include "tuner/planner/adapters.h"
 #include "tuner/planner/full_recompute.h"
+#include "tuner/planner/memory_rows.h"
 #include "tuner/planner/titan_memory.h"
 
 namespace moetune::tuner::planner {
@@ -22,8 +23,6 @@ using spec::PlanKnobs;
 using spec::PlanRecompute;
 using spec::PrecisionRecipe;
 using spec::StateType;
-
-constexpr double kMiB = 1 << 20;
 
 double element_bytes(const PlanKnobs& k) { return has_wide_elements(k) ? 4 : 2; }
 
@@ -47,12 +46,12 @@ double state_bytes(const PlanKnobs& k, bool has_master) {
   // than its share, since whole matrices go to ranks.
   if (k.optimizer == OptimizerKind::muon && !k.distributed_optimizer) moments = bytes_of(k.exp_avg);
   if (k.optimizer == OptimizerKind::sgd) moments = 0;
-  double master = 4;
+  double master = figure_of<MemoryRule::master>();
   if (has_wide_elements(k) || !has_master) {
     master = 0;
   } else if (k.precision_aware_optimizer) {
     // The master stores only the 16 bits that the 16-bit weight lacks.
-    master = 2;
+    master = figure_of<MemoryRule::master_remainder>();
   }
   return (moments + master) * (1 - static_cast<double>(k.optimizer_offload_ratio));
 }
@@ -62,14 +61,14 @@ double narrow_bytes(const PlanRun& run) {
   switch (run.knobs.precision) {
     case PrecisionRecipe::fp8_current:
     case PrecisionRecipe::fp8_delayed:
-      // The matrix and its transpose; Blackwell multiplies with either layout.
-      return run.hardware->fp4_flops_per_s > 0 ? 1 : 2;
+      return run.hardware->fp4_flops_per_s > 0 ? figure_of<MemoryRule::fp8_copies_of_fp4_devices>()
+                                               : figure_of<MemoryRule::fp8_copies>();
     case PrecisionRecipe::fp8_blockwise:
-      return 2;
+      return figure_of<MemoryRule::blockwise_copies>();
     case PrecisionRecipe::mxfp8:
-      return 2 + 2.0 / 32;  // by rows and by columns, each with its scales
+      return figure_of<MemoryRule::mxfp8_copies>();
     case PrecisionRecipe::nvfp4:
-      return 1 + 2.0 / 16;
+      return figure_of<MemoryRule::nvfp4_copies>();
     default:
       return 0;
   }
@@ -124,14 +123,16 @@ StaticParts static_parts(const PlanRun& run, const Weights& weights, double shap
     // FSDP2 offloads is all of that, gradients too.
     const double here = 1 - static_cast<double>(k.optimizer_offload_ratio);
     parts.weights = here * bytes_of(k.main_params) * (held + held_adapters);
-    parts.gradients =
-        sums_titan_gradients_whole(run) ? 4 * (dense + weights.experts) : here * gradient * trained;
+    parts.gradients = sums_titan_gradients_whole(run)
+                          ? figure_of<MemoryRule::titan_whole_gradients>() * weights.total()
+                          : here * gradient * trained;
     parts.optimizer = state_bytes(k, false) * owned;
     return result;
   }
   parts.gradients = gradient * trained;
   parts.optimizer = state_bytes(k, true) * owned;
-  if (gradient < 4 && !k.precision_aware_optimizer) result.gradient_copy = 4 * owned;
+  constexpr double kCopied = figure_of<MemoryRule::gradient_copy>();
+  if (gradient < kCopied && !k.precision_aware_optimizer) result.gradient_copy = kCopied * owned;
   parts.narrow_weights = narrow_bytes(run) * held_products;
   if (has_narrow_weights(k)) parts.weights -= element * held_products;
   if (k.gradient_accumulation_fusion && !is_frozen) {
@@ -140,18 +141,21 @@ StaticParts static_parts(const PlanRun& run, const Weights& weights, double shap
   return result;
 }
 
-/// cuBLAS and Transformer Engine: one workspace for each of three handles, four more where experts
-/// are multiplied in groups; the gathered input of the head with sequence parallelism, and the
-/// gathered tokens of the allgather dispatcher.
+/// Of handles, and what is gathered and kept: the input of the head with sequence parallelism, the
+/// tokens of the allgather dispatcher.
 double workspace_bytes(const PlanRun& run, bool has_experts, bool has_head) {
   const PlanKnobs& k = run.knobs;
   const bool is_grouped = has_experts && has_grouped_products(run);
-  constexpr double kHandle = 32 * kMiB;
-  double bytes = (is_grouped ? 7 : 3) * kHandle;
+  const double handles = figure_of<MemoryRule::plain_workspaces>() +
+                         (is_grouped ? figure_of<MemoryRule::grouped_workspaces>() : 0);
+  double bytes = handles * figure_of<MemoryRule::workspace>();
   const auto hidden = static_cast<double>(run.model->hidden_size);
-  if (has_head && k.sequence_parallel && k.tp > 1) bytes += 2 * context_tokens(run) * hidden;
+  if (has_head && k.sequence_parallel && k.tp > 1) {
+    bytes += figure_of<MemoryRule::gathered_head_input>() * context_tokens(run) * hidden;
+  }
   if (has_experts && k.dispatcher == spec::Dispatcher::allgather && k.ep * k.etp > 1) {
-    bytes += 2 * hidden * sequence_tokens(run) * k.ep * k.etp;
+    bytes +=
+        figure_of<MemoryRule::gathered_tokens>() * hidden * sequence_tokens(run) * k.ep * k.etp;
   }
   return bytes;
 }
@@ -209,18 +213,20 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
   const double all = sizes.tokens * sizes.hidden;
   // Of the stream between the matrices and its gradients.
   const double stream = is_cast ? 4 : sizes.element;
+  const double dense_streams = figure_of<MemoryRule::dense_stream>() * stream * all +
+                               figure_of<MemoryRule::dense_own_stream>() * stream * own;
   if (kind.feed_forward == FeedForward::moe) {
     const int64_t latent = run.model->moe_latent_size;
     const double width = latent > 0 ? static_cast<double>(latent) : sizes.hidden;
     // Rows before and after they are sorted or exchanged, and the gradients of the stream.
-    memory.transient = 2 * sizes.chunk_rows * stream * width + 2 * stream * own;
+    memory.transient = figure_of<MemoryRule::moe_rows>() * sizes.chunk_rows * stream * width +
+                       figure_of<MemoryRule::moe_stream>() * stream * own;
   } else if (kind.feed_forward == FeedForward::dense) {
     const double factor = run.model->has_gated_mlp ? 2 : 1;
-    memory.transient =
-        2 * stream * all + stream * own +
-        sizes.tokens * sizes.element * factor * static_cast<double>(run.model->ffn_size) / sizes.tp;
+    memory.transient = dense_streams + sizes.tokens * sizes.element * factor *
+                                           static_cast<double>(run.model->ffn_size) / sizes.tp;
   } else {
-    memory.transient = 2 * stream * all + stream * own;
+    memory.transient = dense_streams;
   }
   if (selective) memory.transient += std::max(0.0, whole - memory.saved);
   if (k.recompute.has(PlanRecompute::full)) {
@@ -249,7 +255,7 @@ double softmax_bytes(const PlanRun& run) {
   if (!run.is_of_megatron) return 0;
   const CrossEntropy loss = run.knobs.cross_entropy;
   const bool is_kept = loss == CrossEntropy::native || loss == CrossEntropy::unfused;
-  return is_kept ? 4 * num_logits(run) : 0;
+  return is_kept ? figure_of<MemoryRule::softmax>() * num_logits(run) : 0;
 }
 
 struct OnTop {
@@ -259,23 +265,26 @@ struct OnTop {
 /// What the loss takes: logits and what is made of them, at its worst moment.
 OnTop loss_on_top(const PlanRun& run) {
   const PlanKnobs& k = run.knobs;
-  const double gathered = token_bytes(run, 4) * (k.sequence_parallel ? k.tp : 1);
-  const double kept = token_bytes(run, 4);  // the head's input, and the final norm's
-  if (k.cross_entropy == CrossEntropy::chunked) return {kept + gathered, "loss"};
-  const double logits = num_logits(run);
+  const double gathered =
+      token_bytes(run, figure_of<MemoryRule::logit_gradients>()) * (k.sequence_parallel ? k.tp : 1);
+  const double kept = token_bytes(run, figure_of<MemoryRule::kept_at_head>());
+  if (k.cross_entropy == CrossEntropy::chunked) return {kept + gathered, kMomentOfLoss};
+  const double num = num_logits(run);
+  const double logits = figure_of<MemoryRule::logits>() * num;
   if (const auto of_logit = titan_logit_bytes(k); of_logit && !run.is_of_megatron) {
-    const double at_head = 2 * logits + gathered;
-    if (at_head > *of_logit * logits) return {kept + at_head, "backward of the head"};
-    return {kept + *of_logit * logits, "loss"};
+    const double at_head = logits + gathered;
+    if (at_head > *of_logit * num) return {kept + at_head, kMomentOfHead};
+    return {kept + *of_logit * num, kMomentOfLoss};
   }
-  const bool keeps_softmax = softmax_bytes(run) > 0;
-  const bool is_wide = has_wide_elements(k);
-  const double at_loss = logits * (keeps_softmax ? (is_wide ? 4 : 6) : 2);
-  const double at_head = 2 * logits + gathered;
+  const double softmax = softmax_bytes(run);
+  // Wide logits become the probabilities in place.
+  const bool is_in_place = softmax > 0 && has_wide_elements(k);
+  const double at_loss = softmax + (is_in_place ? 0 : logits);
+  const double at_head = logits + gathered;
   // Each depth of multi-token prediction leaves its own until its backward.
-  const double before = softmax_bytes(run) * static_cast<double>(run.model->mtp.depth);
-  if (at_head > at_loss) return {kept + before + at_head, "backward of the head"};
-  return {kept + before + at_loss, "loss"};
+  const double before = softmax * static_cast<double>(run.model->mtp.depth);
+  if (at_head > at_loss) return {kept + before + at_head, kMomentOfHead};
+  return {kept + before + at_loss, kMomentOfLoss};
 }
 
 /// The same under torchtitan's autocast. Its cache has copies of matrices outside of experts, which
@@ -283,7 +292,7 @@ OnTop loss_on_top(const PlanRun& run) {
 OnTop autocast_loss_on_top(const PlanRun& run, const Weights& weights) {
   const bool keeps_copies = run.knobs.recompute.empty();
   const double cached = keeps_copies ? 0 : 2 * std::max(0.0, weights.products - weights.experts);
-  return {titan_autocast_loss_bytes(run, num_logits(run), cached), "loss"};
+  return {titan_autocast_loss_bytes(run, num_logits(run), cached), kMomentOfLoss};
 }
 
 /// The worst moment where gradients appear in the backward pass: the loss, which has none, the
@@ -298,9 +307,8 @@ void settle_fresh_gradients(const OnTop& loss, double in_layer, double unit_grad
   };
   const double all = memory.peak.gradients;
   const double activations = memory.peak.activations;
-  const Moment at_first{
-      std::min(all, unit_gradients), activations, {in_layer, "backward of a layer"}};
-  const Moment at_last{all, layer_activations, {in_layer, "end of the backward pass"}};
+  const Moment at_first{std::min(all, unit_gradients), activations, {in_layer, kMomentOfLayer}};
+  const Moment at_last{all, layer_activations, {in_layer, kMomentOfLastLayer}};
   Moment worst{0, activations, loss};
   if (at_first.total() > worst.total()) worst = at_first;
   if (at_last.total() > worst.total()) worst = at_last;
@@ -447,7 +455,7 @@ PreparedMemory::Layers PreparedMemory::layers_of(const PlanRun& run) const {
 }
 
 double PreparedMemory::mtp_bytes(const PlanRun& run, const std::vector<LayerMemory>& layers) const {
-  double of_depth = token_bytes(run, 10);
+  double of_depth = token_bytes(run, figure_of<MemoryRule::mtp_activations>());
   for (const LayerKind kind : run.model->mtp.layers) {
     const size_t place = outline_->find(kind, 0);
     if (place < layers.size()) of_depth += layers[place].saved;
@@ -491,14 +499,16 @@ PreparedMemory::OfLayers PreparedMemory::of_layers(size_t number, const PlanRun&
           memory.is_last_recomputed && (!part.has_mtp || known.kept.empty());
     }
     // The mask of the embedding's dropout.
-    if (part.has_embedding && run.model->hidden_dropout > 0) saved += token_bytes(run, 1);
+    if (part.has_embedding && run.model->hidden_dropout > 0) {
+      saved += token_bytes(run, figure_of<MemoryRule::embedding_mask>());
+    }
     saved += mtp;
     result.activations += saved * static_cast<double>(in_flight[i]);
     result.num_layers += static_cast<double>(part.order.size());
   }
-  // Of what goes to the host's memory, two layers' worth is still here: on its way out, or back.
   for (const LayerMemory& layer : layers) {
-    result.on_its_way = std::max(result.on_its_way, 2 * layer.offloaded);
+    result.on_its_way =
+        std::max(result.on_its_way, figure_of<MemoryRule::offload_on_its_way>() * layer.offloaded);
   }
   return result;
 }
@@ -509,7 +519,7 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   const PipelineOutline::Stage& stage = outline_->stages[number];
   const Parameters& own = parameters(number);
   const double activations = layers.activations;
-  OnTop on_top{0, "backward of a layer"};
+  OnTop on_top{0, kMomentOfLayer};
   if (stage.has_head) {
     on_top = has_titan_autocast(run) ? autocast_loss_on_top(run, own.weights) : loss_on_top(run);
   }
@@ -519,19 +529,20 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   on_top.bytes += layers.on_its_way;
   in_layer += layers.on_its_way;
   const OnTop loss = on_top;
-  if (in_layer > on_top.bytes) on_top = {in_layer, "backward of a layer"};
+  if (in_layer > on_top.bytes) on_top = {in_layer, kMomentOfLayer};
   StageMemory result;
   result.stage = static_cast<int>(number);
   const StaticParts held = static_parts(run, own.weights, own.shapes_elements);
   result.peak = held.parts;
   result.peak.workspaces = workspace_bytes(run, stage.has_experts, stage.has_head) +
                            titan_bucket_bytes(run, own.weights.total());
-  // Two units are there at once, the one in use and the next; the gradients of one.
   if (keeps_titan_stage_gathered(run)) {
     // All of the stage, and the fresh gradients of one unit in the weights' type.
     result.peak.gathered = element_bytes(k) * (own.weights.total() + own.largest_layer);
   } else if (k.fsdp != Fsdp::none) {
-    result.peak.gathered = own.largest_layer * (2 * element_bytes(k) + 4);
+    result.peak.gathered =
+        own.largest_layer * (figure_of<MemoryRule::fsdp_units>() * element_bytes(k) +
+                             figure_of<MemoryRule::fsdp_gradient>());
   }
   result.peak.activations = activations;
   result.peak.transient = on_top.bytes;
@@ -545,7 +556,7 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   if (held.gradient_copy > activations - result.in_graphs + on_top.bytes) {
     result.peak.activations = result.in_graphs;
     result.peak.transient = held.gradient_copy;
-    result.moment = "update";
+    result.moment = kMomentOfUpdate;
   }
   if (is_titan_unsharded(run) && num_micro_batches(run) == 1) {
     settle_fresh_gradients(loss, in_layer, bytes_of(k.main_grads) * own.largest_layer,
@@ -591,16 +602,18 @@ MemoryPrediction predict_memory(const PlanRun& run) {
 }
 
 double device_bytes(double peak_bytes) {
-  return peak_bytes * (1 + kFragmentRatio) + kBesidePyTorchBytes;
+  return peak_bytes * (1 + figure_of<MemoryRule::fragments>()) +
+         figure_of<MemoryRule::beside_pytorch>();
 }
 
 double reserved_bytes(double allocated_bytes, double pool_bytes, double capacity_bytes) {
-  constexpr double kCachedRatio = 0.06;
-  constexpr double kCachedLeast = 512 * kMiB;
-  const double with_cache = pool_bytes + allocated_bytes * (1 + kCachedRatio) + kCachedLeast;
+  const double with_cache = pool_bytes +
+                            allocated_bytes * (1 + figure_of<MemoryRule::cached_share>()) +
+                            figure_of<MemoryRule::cached_least>();
   if (capacity_bytes <= 0) return with_cache;
-  const double least = (pool_bytes + allocated_bytes) * (1 + kFragmentRatio);
-  return std::min(with_cache, std::max(capacity_bytes - kBesidePyTorchBytes, least));
+  const double least = (pool_bytes + allocated_bytes) * (1 + figure_of<MemoryRule::fragments>());
+  const double beside = figure_of<MemoryRule::beside_pytorch>();
+  return std::min(with_cache, std::max(capacity_bytes - beside, least));
 }
 
 }  // namespace moetune::tuner::planner

@@ -1,7 +1,7 @@
 // What Megatron-Core with Transformer Engine holds in device memory: the profile of memory that
 // plans are priced by for runs of other engines. (What our own engine holds is its program's
 // allocations: tuner/memory_model.h.) Terms and their sources: docs/planner.md. Where torchtitan
-// differs: titan_memory.h.
+// differs: titan_memory.h. Figures of what is no saved tensor: memory_rows.h.
 #pragma once
 
 #include <cstdint>
@@ -58,13 +58,20 @@ struct MemoryParts {
   }
 };
 
+/// When a peak is.
+inline constexpr std::string_view kMomentOfLoss = "loss";
+inline constexpr std::string_view kMomentOfHead = "backward of the head";
+inline constexpr std::string_view kMomentOfLayer = "backward of a layer";
+inline constexpr std::string_view kMomentOfLastLayer = "end of the backward pass";
+inline constexpr std::string_view kMomentOfUpdate = "update";
+
 /// Of the ranks of one pipeline stage.
 struct StageMemory {
   int stage = 0;
   MemoryParts peak;
   double at_start = 0;      ///< before the first step: weights and gradients
   double first_step = 0;    ///< peak of the first step, in which the optimizer's state appears
-  std::string_view moment;  ///< when the peak is: loss, head's backward, a layer's backward
+  std::string_view moment;  ///< when the peak is: one of those above
   /// Of the peak what lies in the pool of graphs, which PyTorch does not call allocated: tensors
   /// of captured attention, where no step ran without graphs before.
   double in_graphs = 0;
@@ -163,11 +170,6 @@ class PreparedMemory {
 /// Peak by stage, graph pools included. Fragmentation, communicators and the CUDA context come on
 /// top: reserved_bytes, device_bytes.
 MemoryPrediction predict_memory(const PlanRun& run);
-
-/// Of a peak what lies in fragments where memory is short: the allocator then gives back its cache.
-inline constexpr double kFragmentRatio = 0.02;
-/// Of a device what is not PyTorch's: CUDA's context and communicators.
-inline constexpr double kBesidePyTorchBytes = 2560.0 * (1 << 20);
 
 /// What is used at least of a device at a peak of so many bytes, graph pools included: what fits.
 double device_bytes(double peak_bytes);

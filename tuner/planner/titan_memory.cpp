@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "tuner/planner/memory_rows.h"
+
 namespace moetune::tuner::planner {
 
 using spec::CrossEntropy;
@@ -62,7 +64,9 @@ spec::PlanKnobs computed_knobs(const PlanRun& run) {
 }
 
 double titan_bucket_bytes(const PlanRun& run, double num_parameters) {
-  return is_titan_unsharded(run) && run.knobs.dp > 1 ? kWide * num_parameters : 0;
+  return is_titan_unsharded(run) && run.knobs.dp > 1
+             ? figure_of<MemoryRule::titan_buckets>() * num_parameters
+             : 0;
 }
 
 double titan_norm_readers(const LayerSizes& sizes) {

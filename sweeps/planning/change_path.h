@@ -41,7 +41,7 @@ struct PathStep {
   Speed speed;                     ///< with this step
   double speed_ratio = 1;          ///< of that to the same before the step
   double cumulative_ratio = 1;     ///< of that to the same of the run of today
-  double peak_bytes = 0;           ///< of the worst rank, graph pools included
+  double peak_bytes = 0;           ///< of the worst rank, with graph pools and dispatcher buffers
   Verdict verdict = Verdict::fits;
   bool is_priced = true;  ///< in time, at least one of its changes
 

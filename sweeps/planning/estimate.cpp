@@ -292,7 +292,8 @@ void fill_memory(const planner::PlanRun& run, const EstimateContext& context, co
   estimate.allocated_bytes = {allocated, allocated * spread.memory_low,
                               allocated * memory_high_of(run, spread, worst)};
   const auto reserved = [&](double bytes) {
-    return planner::reserved_bytes(bytes, stage.in_graphs, capacity);
+    return planner::reserved_bytes(bytes, stage.in_graphs,
+                                   planner::capacity_beside_buffers(stage, capacity));
   };
   estimate.reserved_bytes = {reserved(allocated), reserved(estimate.allocated_bytes.low),
                              reserved(estimate.allocated_bytes.high)};

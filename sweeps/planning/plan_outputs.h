@@ -316,7 +316,7 @@ inline constexpr OutputKey kPlanKeys[] = {
      "Where nothing fits: a configuration that misses least."},
     {"nearest_misses[].pipeline_layout", "text or null", "", "Its stages."},
     {"nearest_misses[].peak_allocated_bytes", "integer", "bytes",
-     "What its worst rank allocates, graph pools included."},
+     "What its worst rank allocates, with graph pools and buffers of the dispatcher."},
     {"nearest_misses[].missing_bytes", "integer", "bytes", "What the device lacks."},
     {"ways_out[].what", "text", "", "Where nothing fits: one change."},
     {"ways_out[].missing_bytes", "integer", "bytes",
@@ -383,7 +383,8 @@ inline constexpr OutputKey kPlanKeys[] = {
      "false: of none of its changes a formula or a published figure tells what it does to the "
      "step."},
     {"against.path[].peak_allocated_bytes", "integer", "bytes",
-     "What the worst rank allocates with the step, graph pools included."},
+     "What the worst rank allocates with the step, with graph pools and buffers of the "
+     "dispatcher."},
     {"against.path[].missing_bytes", "integer", "bytes",
      "What a device then lacks; not above 0: it fits."},
     {"against.path[].verdict", "text", "", "fits, tight or oom, with the step."},

@@ -35,9 +35,23 @@ ChoicePeaks::ChoicePeaks(const PreparedMemory& memory, double load)
   run_.load = load;
 }
 
-double ChoicePeaks::peak_bytes(const PlanKnobs& knobs) {
+void ChoicePeaks::choose(const PlanKnobs& knobs) {
   run_.knobs = knobs;
   run_.knobs = computed_knobs(run_);
+}
+
+double ChoicePeaks::dispatcher_bytes(const PlanKnobs& knobs) {
+  choose(knobs);
+  return planner::dispatcher_bytes(run_);
+}
+
+double ChoicePeaks::peak_bytes(const PlanKnobs& knobs) {
+  return peaks(knobs).with(dispatcher_bytes(knobs));
+}
+
+ChoicePeaks::Peaks ChoicePeaks::peaks(const PlanKnobs& knobs) {
+  choose(knobs);
+  run_.knobs.dispatcher = spec::Dispatcher::alltoall;  // which holds nothing for itself
   PlanKnobs of_layers = knobs_of_layers(run_);
   const bool has_overlap = of_layers.overlap_moe_expert_parallel_comm;
   Known& known = known_[has_overlap ? 1 : 0];
@@ -55,29 +69,29 @@ double ChoicePeaks::peak_bytes(const PlanKnobs& knobs) {
       known.stages.push_back(memory_.of_layers(p, run_, layers_));
     }
   }
-  double peak = peak_without_head(known);
-  for (size_t i = 0; i < known.stages.size(); ++i) {
-    const size_t p = memory_.different_[i];
-    if (!memory_.outline_->stages[p].has_head) continue;
-    peak = std::max(peak, memory_.stage_memory(p, run_, known.stages[i]).peak.total());
-  }
-  return peak;
+  return peaks_of(known, true, peaks_without_head(known));
 }
 
-double ChoicePeaks::peak_without_head(Known& known) const {
-  PlanKnobs knobs = run_.knobs;
-  knobs.cross_entropy = PlanKnobs{}.cross_entropy;
-  for (const auto& [before, peak] : known.peaks) {
-    if (before == knobs) return peak;
-  }
-  double peak = 0;
+ChoicePeaks::Peaks ChoicePeaks::peaks_of(const Known& known, bool has_head, Peaks peaks) const {
   for (size_t i = 0; i < known.stages.size(); ++i) {
     const size_t p = memory_.different_[i];
-    if (memory_.outline_->stages[p].has_head) continue;
+    const PipelineOutline::Stage& stage = memory_.outline_->stages[p];
+    if (stage.has_head != has_head) continue;
+    double& peak = stage.has_experts ? peaks.of_experts : peaks.plain;
     peak = std::max(peak, memory_.stage_memory(p, run_, known.stages[i]).peak.total());
   }
-  known.peaks.emplace_back(knobs, peak);
-  return peak;
+  return peaks;
+}
+
+ChoicePeaks::Peaks ChoicePeaks::peaks_without_head(Known& known) const {
+  PlanKnobs knobs = run_.knobs;
+  knobs.cross_entropy = PlanKnobs{}.cross_entropy;
+  for (const auto& [before, peaks] : known.peaks) {
+    if (before == knobs) return peaks;
+  }
+  const Peaks peaks = peaks_of(known, false, {});
+  known.peaks.emplace_back(knobs, peaks);
+  return peaks;
 }
 
 }  // namespace moetune::tuner::planner

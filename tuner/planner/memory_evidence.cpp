@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "engine/spec/planned_links.h"
 #include "kernels/base/units.h"
 
 namespace moetune::tuner::planner {
@@ -21,6 +22,8 @@ constexpr MemoryLineRow kLines[] = {
      &MemoryParts::dummy_gradients},
     {MemoryLine::workspaces, "workspaces", "workspaces", &MemoryParts::workspaces},
     {MemoryLine::gathered, "gathered", "gathered FSDP units", &MemoryParts::gathered},
+    {MemoryLine::exchange_buffers, "exchange_buffers", "buffers of the dispatcher",
+     &MemoryParts::exchange_buffers},
     {MemoryLine::activations, "activations", "saved activations", &MemoryParts::activations},
     {MemoryLine::transient, "transient", "temporary at the peak", &MemoryParts::transient},
     {MemoryLine::graph_pool, "graph_pool", "of these in the pool of graphs", nullptr},
@@ -47,7 +50,8 @@ double bytes_of(MemoryLine line, const StageMemory& memory, double capacity_byte
     case MemoryLine::beside_pytorch:
       return figure_of<MemoryRule::beside_pytorch>();
     case MemoryLine::cached:
-      return reserved_bytes(memory.allocated(), memory.in_graphs, capacity_bytes) -
+      return reserved_bytes(memory.allocated(), memory.in_graphs,
+                            capacity_beside_buffers(memory, capacity_bytes)) -
              memory.allocated() - memory.in_graphs;
     default:
       return memory.peak.*row_of(line).bytes;
@@ -61,6 +65,9 @@ MemoryView view_of(const PlanRun& run, const StageMemory& memory) {
   view.has_embedding = stage.has_embedding;
   view.has_head = stage.has_head;
   view.has_experts = stage.has_experts;
+  const int64_t ranks = int64_t{run.knobs.ep} * run.knobs.etp;
+  view.has_far_experts =
+      spec::placement_of(*run.hardware, spec::GridGroup{ranks, 1, 0}).num_nodes > 1;
   view.has_mtp = std::ranges::any_of(stage.parts, &PipelineOutline::Part::has_mtp);
   return view;
 }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tuner/planner/adapters.h"
+#include "tuner/planner/dispatcher_buffers.h"
 #include "tuner/planner/full_recompute.h"
 #include "tuner/planner/memory_rows.h"
 #include "tuner/planner/titan_memory.h"
@@ -141,6 +142,17 @@ StaticParts static_parts(const PlanRun& run, const Weights& weights, double shap
   return result;
 }
 
+/// Tokens that the allgather dispatcher keeps.
+double gathered_token_bytes(const PlanRun& run) {
+  const PlanKnobs& k = run.knobs;
+  const int64_t ranks = int64_t{k.ep} * k.etp;
+  if (k.dispatcher != spec::Dispatcher::allgather || ranks <= 1 || run.model->num_experts == 0) {
+    return 0;
+  }
+  return figure_of<MemoryRule::gathered_tokens>() * static_cast<double>(run.model->hidden_size) *
+         sequence_tokens(run) * static_cast<double>(ranks);
+}
+
 /// Of handles, and what is gathered and kept: the input of the head with sequence parallelism, the
 /// tokens of the allgather dispatcher.
 double workspace_bytes(const PlanRun& run, bool has_experts, bool has_head) {
@@ -153,10 +165,7 @@ double workspace_bytes(const PlanRun& run, bool has_experts, bool has_head) {
   if (has_head && k.sequence_parallel && k.tp > 1) {
     bytes += figure_of<MemoryRule::gathered_head_input>() * context_tokens(run) * hidden;
   }
-  if (has_experts && k.dispatcher == spec::Dispatcher::allgather && k.ep * k.etp > 1) {
-    bytes +=
-        figure_of<MemoryRule::gathered_tokens>() * hidden * sequence_tokens(run) * k.ep * k.etp;
-  }
+  if (has_experts) bytes += gathered_token_bytes(run);
   return bytes;
 }
 
@@ -544,6 +553,7 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
         own.largest_layer * (figure_of<MemoryRule::fsdp_units>() * element_bytes(k) +
                              figure_of<MemoryRule::fsdp_gradient>());
   }
+  if (stage.has_experts) result.peak.exchange_buffers = dispatcher_buffer_bytes(run);
   result.peak.activations = activations;
   result.peak.transient = on_top.bytes;
   result.moment = on_top.moment;
@@ -601,6 +611,10 @@ MemoryPrediction predict_memory(const PlanRun& run) {
   return PreparedMemory(run).predict(run.knobs, run.load);
 }
 
+double dispatcher_bytes(const PlanRun& run) {
+  return gathered_token_bytes(run) + dispatcher_buffer_bytes(run);
+}
+
 double device_bytes(double peak_bytes) {
   return peak_bytes * (1 + figure_of<MemoryRule::fragments>()) +
          figure_of<MemoryRule::beside_pytorch>();
@@ -614,6 +628,10 @@ double reserved_bytes(double allocated_bytes, double pool_bytes, double capacity
   const double least = (pool_bytes + allocated_bytes) * (1 + figure_of<MemoryRule::fragments>());
   const double beside = figure_of<MemoryRule::beside_pytorch>();
   return std::min(with_cache, std::max(capacity_bytes - beside, least));
+}
+
+double capacity_beside_buffers(const StageMemory& memory, double capacity_bytes) {
+  return capacity_bytes <= 0 ? 0 : std::max(1.0, capacity_bytes - memory.peak.exchange_buffers);
 }
 
 }  // namespace moetune::tuner::planner

@@ -48,13 +48,14 @@ struct MemoryParts {
   double narrow_weights = 0;   ///< copies of the weights in 8 bits or less
   double dummy_gradients = 0;  ///< placeholders that autograd is given instead of gradients
   double workspaces = 0;
-  double gathered = 0;     ///< units that FSDP has gathered
-  double activations = 0;  ///< kept for backward, all micro-batches in flight
-  double transient = 0;    ///< what comes on top at the worst moment
+  double gathered = 0;          ///< units that FSDP has gathered
+  double exchange_buffers = 0;  ///< the dispatcher's own, beside PyTorch's allocator
+  double activations = 0;       ///< kept for backward, all micro-batches in flight
+  double transient = 0;         ///< what comes on top at the worst moment
 
   [[nodiscard]] double total() const {
     return weights + gradients + optimizer + narrow_weights + dummy_gradients + workspaces +
-           gathered + activations + transient;
+           gathered + exchange_buffers + activations + transient;
   }
 };
 
@@ -76,8 +77,10 @@ struct StageMemory {
   /// of captured attention, where no step ran without graphs before.
   double in_graphs = 0;
 
-  /// What PyTorch calls allocated: without the pool of graphs.
-  [[nodiscard]] double allocated() const { return peak.total() - in_graphs; }
+  /// What PyTorch calls allocated: without the pool of graphs and the dispatcher's own buffers.
+  [[nodiscard]] double allocated() const {
+    return peak.total() - in_graphs - peak.exchange_buffers;
+  }
 };
 
 struct MemoryPrediction {
@@ -87,7 +90,7 @@ struct MemoryPrediction {
   [[nodiscard]] const StageMemory& worst() const {
     return stages[static_cast<size_t>(worst_stage)];
   }
-  /// Largest peak of all stages, graph pools included. Bytes.
+  /// Largest peak of all stages, graph pools and buffers of the dispatcher included. Bytes.
   [[nodiscard]] double peak_bytes() const { return worst().peak.total(); }
 };
 
@@ -167,17 +170,24 @@ class PreparedMemory {
   std::vector<size_t> different_;  ///< the stages to look at: others are like one or hold less
 };
 
-/// Peak by stage, graph pools included. Fragmentation, communicators and the CUDA context come on
-/// top: reserved_bytes, device_bytes.
+/// Peak by stage, graph pools and buffers of the dispatcher included. Fragmentation, communicators
+/// and the CUDA context come on top: reserved_bytes, device_bytes.
 MemoryPrediction predict_memory(const PlanRun& run);
 
-/// What is used at least of a device at a peak of so many bytes, graph pools included: what fits.
+/// What ranks with experts hold for the run's dispatcher and for no other: tokens that it gathers,
+/// and its own buffers. `run` with computed_knobs.
+double dispatcher_bytes(const PlanRun& run);
+
+/// What is used at least of a device at a peak of so many bytes (peak_bytes()): what fits.
 double device_bytes(double peak_bytes);
 /// What the caching allocator holds for so many allocated bytes and a pool of graphs, on a device
-/// of `capacity_bytes` (0: without limit). With room it keeps blocks that it may use again; without
-/// it gives them back, so that at a peak that fits no more is reserved than there is. Both by the
-/// published runs that state more than one of the three (docs/planner.md).
+/// that has `capacity_bytes` beside buffers of the dispatcher (0: without limit). With room it
+/// keeps blocks that it may use again; without it gives them back, so that at a peak that fits no
+/// more is reserved than there is. Both by the published runs that state more than one of the three
+/// (docs/planner.md).
 double reserved_bytes(double allocated_bytes, double pool_bytes, double capacity_bytes);
+/// What a device of `capacity_bytes` has beside the dispatcher's own buffers (0: without limit).
+double capacity_beside_buffers(const StageMemory& memory, double capacity_bytes);
 
 /// Micro-batches (or, of virtual stages, each one's) whose forward a pipeline rank holds at most.
 /// One entry for each of its virtual stages.

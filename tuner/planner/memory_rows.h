@@ -23,6 +23,7 @@ enum class MemoryLine : uint8_t {
   dummy_gradients,
   workspaces,
   gathered,
+  exchange_buffers,  ///< part of the peak, beside PyTorch's allocator
   activations,
   transient,
   graph_pool,      ///< part of the peak, which PyTorch does not call allocated
@@ -62,6 +63,11 @@ enum class MemoryRule : uint8_t {
   fsdp_units,
   fsdp_gradient,
   titan_stage_units,
+  deepep_workspace,
+  deepep_channels,
+  deepep_heap,
+  hybridep_domain,
+  hybridep_network,
   saved_tensors,
   plain_pipeline,
   virtual_pipeline,
@@ -100,6 +106,7 @@ struct MemoryView {
   bool has_head = false;
   bool has_mtp = false;
   bool has_experts = false;
+  bool has_far_experts = false;  ///< on several nodes
 
   [[nodiscard]] const spec::PlanKnobs& knobs() const { return run.knobs; }
   /// Whether the peak is in the backward pass of layers, or comes to it.
@@ -151,6 +158,9 @@ inline bool is_at_head(V v) { return is_at_loss(v) || v.memory.moment == kMoment
 inline bool keeps_probabilities(V v) {
   const CrossEntropy loss = v.knobs().cross_entropy;
   return is_megatron(v) && (loss == CrossEntropy::native || loss == CrossEntropy::unfused);
+}
+inline bool sends_by(V v, spec::Dispatcher dispatcher) {
+  return v.has_experts && v.knobs().dispatcher == dispatcher;
 }
 inline bool is_recomputed(V v) { return v.knobs().recompute.has(PlanRecompute::full); }
 
@@ -286,6 +296,34 @@ inline constexpr MemoryRow kMemoryRows[] = {
      "all units of the stage and the gradient of one, in the run's type", rows::kSource,
      "torchtitan 0.2.2 apply_fsdp (reshard_after_forward), PyTorch's pipeline",
      [](const MemoryView& v) { return keeps_titan_stage_gathered(v.run); }},
+    {rows::M::deepep_workspace, rows::L::exchange_buffers, "workspace of DeepEP", 32 * rows::kMiB,
+     "once", rows::kSource, "DeepEP csrc/legacy/buffer.hpp; no published run isolates it",
+     [](const MemoryView& v) { return rows::sends_by(v, spec::Dispatcher::deepep); }},
+    {rows::M::deepep_channels, rows::L::exchange_buffers, "DeepEP's buffer for NVLink", 0,
+     "256 to 720 rows for each of 8 ranks and each channel, of which two multiprocessors have one",
+     rows::kSource,
+     "DeepEP csrc/legacy/config.hpp, deep_ep/buffers/legacy.py; no published run "
+     "isolates it",
+     [](const MemoryView& v) { return rows::sends_by(v, spec::Dispatcher::deepep); }},
+    {rows::M::deepep_heap, rows::L::exchange_buffers, "DeepEP's buffer for the network",
+     512 * rows::kMiB, "or several times that: twice 128 rows or more for each node and channel",
+     rows::kSource,
+     "DeepEP csrc/legacy/config.hpp, NVSHMEM_CUMEM_GRANULARITY; no published run isolates it",
+     [](const MemoryView& v) {
+       return rows::sends_by(v, spec::Dispatcher::deepep) && v.knobs().ep * v.knobs().etp > 8;
+     }},
+    {rows::M::hybridep_domain, rows::L::exchange_buffers, "HybridEP's buffer of a domain", 0,
+     "rows, scales and probabilities of all tokens of the group: all may go to one rank",
+     rows::kSource,
+     "DeepEP, branch hybrid-ep, csrc/hybrid_ep/buffer/intranode.cu; no published run isolates it",
+     [](const MemoryView& v) { return rows::sends_by(v, spec::Dispatcher::hybridep); }},
+    {rows::M::hybridep_network, rows::L::exchange_buffers, "HybridEP's buffers of other domains", 0,
+     "the rank's own tokens once, and three times for each other domain", rows::kSource,
+     "DeepEP, branch hybrid-ep, csrc/hybrid_ep/buffer/internode_doca.cu; no published run isolates "
+     "it",
+     [](const MemoryView& v) {
+       return rows::sends_by(v, spec::Dispatcher::hybridep) && v.has_far_experts;
+     }},
     {rows::M::saved_tensors, rows::L::activations, "saved tensors", 0,
      "each tensor that a layer keeps, but for what is recomputed or offloaded (saved_terms)",
      rows::kMeasured, "Transformer Engine and Megatron-Core, module by module; published peaks",

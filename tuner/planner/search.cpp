@@ -32,6 +32,27 @@ std::vector<int32_t> divisors(int64_t count, int64_t most) {
   return all;
 }
 
+/// Peaks of one choice of memory with all choices of time, as far as they are asked for.
+class PeaksOfTime {
+ public:
+  explicit PeaksOfTime(ChoicePeaks& peaks) : peaks_(peaks) {}
+
+  /// `knobs` makes those of the choice.
+  template <class Knobs>
+  double bytes(const TimeChoice& time, const Knobs& knobs) {
+    std::optional<ChoicePeaks::Peaks>& peaks = known_[time.has_overlap ? 1 : 0];
+    if (!peaks) peaks = peaks_.peaks(knobs());
+    std::optional<double>& of_dispatcher = dispatchers_[static_cast<size_t>(time.dispatcher)];
+    if (!of_dispatcher) of_dispatcher = peaks_.dispatcher_bytes(knobs());
+    return peaks->with(*of_dispatcher);
+  }
+
+ private:
+  ChoicePeaks& peaks_;
+  std::array<std::optional<ChoicePeaks::Peaks>, 2> known_;  ///< without and with overlap
+  std::array<std::optional<double>, spec::NameTable<Dispatcher>::kRows.size()> dispatchers_;
+};
+
 /// The fastest configuration of each small range of memory.
 class Front {
  public:
@@ -293,12 +314,12 @@ class Search {
     enter(layout.knobs, *layout.pipeline);
     std::optional<PreparedMemory> memory;
     std::optional<ChoicePeaks> peaks;
-    const auto peak_of = [&](const PlanKnobs& knobs) {
+    const auto peaks_of_layout = [&]() -> ChoicePeaks& {
       if (!memory) {
         memory.emplace(run_with(layout.knobs), layout.pipeline->outline, works_);
         peaks.emplace(*memory, q_.load);
       }
-      return peaks->peak_bytes(knobs);
+      return *peaks;
     };
     const bool is_hopeless = answer_.best.size() >= static_cast<size_t>(q_.num_best) &&
                              layout.bound > answer_.best.front().seconds;
@@ -315,7 +336,7 @@ class Search {
       const PlanKnobs of_memory = *choices_.with(layout.knobs, choice);
       TimeChoices slower;
       for (const size_t other : choice.faster) slower |= has_fit_[other];
-      double peak[2] = {-1, -1};
+      std::optional<PeaksOfTime> peak;
       double bounds[2] = {-1, -1};  // without and with overlap
       for (size_t t = 0; t < choices_.time().size(); ++t) {
         if (!legal[index][t]) continue;
@@ -323,8 +344,8 @@ class Search {
         const auto knobs = [&] { return choices_.with(of_memory, time); };
         if (q_.keeps != nullptr && !q_.keeps(knobs())) continue;
         ++answer_.num_legal;
-        double& bytes = peak[time.has_overlap ? 1 : 0];
-        if (bytes < 0) bytes = peak_of(knobs());
+        if (!peak) peak.emplace(peaks_of_layout());
+        const double bytes = peak->bytes(time, knobs);
         const bool fits = device_bytes(bytes) <= capacity_;
         if (fits) {
           ++answer_.num_fit;

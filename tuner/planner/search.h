@@ -42,7 +42,7 @@ struct PlanQuestion {
 
 struct PlannedConfig {
   spec::PlanKnobs knobs;
-  double peak_bytes = 0;  ///< of the worst rank, graph pools included
+  double peak_bytes = 0;  ///< of the worst rank, with graph pools and dispatcher buffers
   double seconds = 0;
   Stages stages{};  ///< as PlanRun::stages; the figures hold for them
 };

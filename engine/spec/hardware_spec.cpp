@@ -354,6 +354,11 @@ HardwareSpec hardware_from_json(const json& document, const Source& source) {
   return hardware;
 }
 
+bool is_probed_here(const HardwareSpec& hardware) {
+  const auto found = hardware.sources.find("efficiency");
+  return found != hardware.sources.end() && found->second == kProbedHere;
+}
+
 std::string hybridep_refusal(const HardwareSpec& hardware) {
   if (!is_of_amd(hardware)) return "";
   return fmt::format("{} has no HybridEP, whose kernels are for NVIDIA's devices", hardware.name);

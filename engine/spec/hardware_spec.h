@@ -97,7 +97,8 @@ struct HardwareSpec {
   double host_slowness = 1;
   double power_watts = 0;  ///< of one device at most; for people, nothing is computed from it
   std::string source;      ///< where the figures are from; for people
-  /// The same of single figures, by their key.
+  /// The same of single figures, by their key. Plans take the curves of a file that says that a
+  /// probe measured them: is_probed_here().
   std::map<std::string, std::string> sources;
 
   [[nodiscard]] int64_t num_devices() const { return num_nodes * devices_per_node; }
@@ -109,6 +110,12 @@ struct HardwareSpec {
 inline bool is_of_amd(const HardwareSpec& hardware) { return hardware.vendor == Vendor::amd; }
 /// Why HybridEP's kernels do not run on a machine, a sentence; empty where they do.
 std::string hybridep_refusal(const HardwareSpec& hardware);
+
+/// The source of what moetune probe has measured on the machine of a file. Files that come with
+/// moetune name the machine instead.
+inline constexpr std::string_view kProbedHere = "moetune probe on the machine at hand";
+/// Whether the shares that kernels reach were measured so.
+bool is_probed_here(const HardwareSpec& hardware);
 
 /// Throws base::UsageError with all that is wrong.
 HardwareSpec hardware_from_json(const nlohmann::json& json, const Source& source);

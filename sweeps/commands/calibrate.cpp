@@ -194,22 +194,15 @@ int run_calibrate_command(const CommandOptions& options) {
     const std::string path = options.text("probe");
     const spec::Document document = spec::read_document(read_spec_file(path), path);
     const spec::HardwareSpec machine = spec::hardware_from_json(document.json, document.source);
-    constexpr double kSlowestGpu = 1e13;  // FLOP/s
     if (machine.peak_flops_per_s < kSlowestGpu) {
       throw base::UsageError(fmt::format(
           "{}: peak_flops_per_s is {:.2g}, which no GPU that plans are for has; rates of a CPU say "
           "nothing of theirs",
           path, machine.peak_flops_per_s));
     }
-    const std::vector<planner::FittedRate> probed =
-        planner::take_probed(machine, calibration.rates);
-    if (probed.empty()) {
+    if (take_curves(machine, calibration).empty()) {
       throw base::UsageError(fmt::format(
           "{}: has no measured efficiencies; write them with moetune probe --out", path));
-    }
-    for (const planner::FittedRate& rate : probed) {
-      std::erase_if(calibration.fitted, [&](const auto& row) { return row.name == rate.name; });
-      calibration.fitted.push_back(rate);
     }
     bases.push_back(fmt::format("a probe, over {}", calibration.basis));
     // How far the rates were from measured runs is not known of those that are in their place.

@@ -153,8 +153,11 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
         "context_parallel_degree above 1): most models of torchtitan 0.2.2 refuse that");
   }
   owned.run.load = options.ratio("imbalance", 1, 1000, 1);
+  // A file of rates that is named leads.
+  const Calibration of_machine =
+      options.has("calibration") ? loaded : with_probed(loaded, *owned.hardware);
   const Calibration calibration =
-      loaded.for_case(*owned.hardware, routing_of_load(*owned.model, owned.run.load));
+      of_machine.for_case(*owned.hardware, routing_of_load(*owned.model, owned.run.load));
   const RunEstimate estimate = estimate_run(owned.run, calibration, {});
   if (options.wants_json()) {
     json row = to_json(estimate);

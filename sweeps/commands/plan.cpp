@@ -323,9 +323,10 @@ int run_plan_command(const CommandOptions& options) {
   std::shared_ptr<const spec::ModelSpec> model = named.spec;
   nlohmann::json model_config = named.config;
   const std::string machine = options.required("hardware", "a hardware file or name");
-  Calibration calibration = options.has("calibration")
-                                ? load_calibration(options.text("calibration"))
-                                : default_calibration();
+  const Calibration loaded = options.has("calibration")
+                                 ? load_calibration(options.text("calibration"))
+                                 : default_calibration();
+  Calibration calibration = loaded;
   planner::PlanQuestion question;
   question.model = model.get();
   question.seq_length = options.integer("seq", 1, 4096);
@@ -413,6 +414,11 @@ int run_plan_command(const CommandOptions& options) {
   std::shared_ptr<const spec::HardwareSpec> hardware;
   std::optional<OwnedRun> theirs;
   PlanResult result;
+  const auto calibrate = [&] {
+    // A file of rates that is named leads.
+    calibration = options.has("calibration") ? loaded : with_probed(loaded, *hardware);
+    calibration = calibration.for_case(*hardware, routing_of_load(*model, question.load));
+  };
   if (has_devices) {
     hardware = machine_of(machine, num_devices);
     question.hardware = hardware.get();
@@ -437,7 +443,7 @@ int run_plan_command(const CommandOptions& options) {
       if (*dialect != Dialect::torchtitan) turn_on_free_switches(question.base);
     }
     settle(today_config && today_config->dialect == dialect);
-    calibration = calibration.for_case(*hardware, routing_of_load(*model, question.load));
+    calibrate();
     std::optional<spec::dialects::RunConfig> words = today_config;
     // It is told the layers of a stage, by those of the model.
     if (words && words->dialect == Dialect::torchtitan && words->model.empty()) {
@@ -459,7 +465,7 @@ int run_plan_command(const CommandOptions& options) {
     for (const int64_t devices : device_counts(machine)) {
       hardware = machine_of(machine, devices);
       question.hardware = hardware.get();
-      calibration = calibration.for_case(*hardware, routing_of_load(*model, question.load));
+      calibrate();
       result = make_plan(question, calibration, std::nullopt);
       if (result.answer.num_fit > 0) break;
     }

@@ -181,6 +181,7 @@ std::optional<int64_t> num_runs_behind(const Calibration& calibration,
                                        const spec::HardwareSpec& hardware,
                                        spec::PrecisionRecipe precision) {
   if (calibration.fitted.empty()) return 0;
+  if (calibration.is_probed && is_of_probe(precision)) return std::nullopt;
   if (!calibration.cases) return std::nullopt;
   int64_t count = 0;
   for (const CalibrationCase& one : *calibration.cases) {

@@ -36,8 +36,8 @@ Calibration Calibration::for_case(const spec::HardwareSpec& hardware, std::strin
     std::array<Sum, std::tuple_size_v<tuner::planner::CaseFactors>> sums{};
     for (const CalibrationCase& one : *cases) {
       const auto precision = spec::find_by_name<spec::PrecisionRecipe>(one.key.precision);
-      if (!precision || one.key.date != half_year || !is_meant(one.key.routing) ||
-          !is_of_device(one, hardware)) {
+      if (!precision || (is_probed && is_of_probe(*precision)) || one.key.date != half_year ||
+          !is_meant(one.key.routing) || !is_of_device(one, hardware)) {
         continue;
       }
       const auto runs = static_cast<double>(one.num_runs);
@@ -53,6 +53,27 @@ Calibration Calibration::for_case(const spec::HardwareSpec& hardware, std::strin
   if (routing != kDense) take([](const std::string& other) { return other != kDense; });
   take([&](const std::string& other) { return other == routing; });
   return found;
+}
+
+bool is_of_probe(spec::PrecisionRecipe precision) {
+  return precision == spec::PrecisionRecipe::bf16 || precision == spec::PrecisionRecipe::fp16;
+}
+
+std::vector<FittedRate> take_curves(const spec::HardwareSpec& hardware, Calibration& calibration) {
+  std::vector<FittedRate> probed = tuner::planner::take_probed(hardware, calibration.rates);
+  for (const FittedRate& rate : probed) {
+    std::erase_if(calibration.fitted, [&](const auto& row) { return row.name == rate.name; });
+    calibration.fitted.push_back(rate);
+  }
+  return probed;
+}
+
+Calibration with_probed(Calibration calibration, const spec::HardwareSpec& hardware) {
+  if (!is_probed_here(hardware) || hardware.peak_flops_per_s < kSlowestGpu) return calibration;
+  if (take_curves(hardware, calibration).empty()) return calibration;
+  calibration.is_probed = true;
+  calibration.basis = fmt::format("the hardware file's probe, over {}", calibration.basis);
+  return calibration;
 }
 
 json to_json(const Calibration& calibration) {

@@ -13,7 +13,6 @@ namespace moetune::tuner::planner {
 
 namespace {
 
-constexpr double kWide = 4;  // bytes of a probability or a scale
 constexpr double kRowsOfScale = 128;
 
 double row_bytes(const PlanRun& run) {

@@ -22,8 +22,6 @@ namespace {
 using spec::PrecisionRecipe;
 using Key = std::tuple<uint8_t, int64_t, int64_t, int64_t, int64_t>;
 
-constexpr uint8_t number_of(Buf buffer) { return static_cast<uint8_t>(buffer); }
-
 bool is_narrow_product(const Instr& instr) {
   if (instr.verb != Verb::op || !is_of_recipe(instr.op)) return false;
   const Work work = op_row(instr.op).work;

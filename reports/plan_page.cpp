@@ -48,6 +48,10 @@ constexpr PlanSection kPlanSections[] = {
      plan_timeline},
     {"against", "Against the run of today", "Yours",
      "What differs from the first plan, and what each change alone would buy.", plan_against},
+    {"published", "Published runs like it", "Published",
+     "What others measured of such a run, beside what is priced for it, and what lies between it "
+     "and yours.",
+     plan_published},
     {"advice", "Rules of thumb, and what would help", "Advice", "", plan_advice},
     {"basis", "What this rests on", "Basis", "", plan_basis},
 };

@@ -169,6 +169,28 @@ struct PlanAgainst {
   std::vector<PlanPathStep> path{};  ///< the changes step by step
 };
 
+/// What differs between a published run and the user's and is no setting.
+struct PlanCondition {
+  PlanDifference difference;
+  std::optional<double> speed_ratio;  ///< none: it has no price by itself
+  std::string why;                    ///< it has none
+};
+
+/// A published run like the user's.
+struct PlanPublished {
+  std::string title;  ///< what ran, where and when
+  std::optional<double> tflops;
+  double tokens_per_s = 0;
+  PlanFigure priced_tflops;  ///< of the run as it is stated
+  PlanFigure priced_tokens_per_s;
+  std::string grade;
+  std::vector<std::string> facts;    ///< what the user's run reaches of it, notes
+  std::vector<std::string> assumed;  ///< what the run leaves open and how it was priced
+  std::vector<PlanCondition> conditions;
+  std::vector<PlanPathStep> path;   ///< from the user's run to its layout
+  std::vector<PlanChange> changes;  ///< where there is no way: each alone
+};
+
 struct PlanPage {
   std::string model;
   std::string hardware;
@@ -197,6 +219,8 @@ struct PlanPage {
   std::vector<PlanBatch> batches;   ///< where nobody gave a global batch: by size
   int64_t smallest_good_batch = 0;  ///< the smallest within 2 % of the fastest of these
   std::optional<PlanAgainst> against;
+  std::string published_note;            ///< which are told; empty: nobody asked for any
+  std::vector<PlanPublished> published;  ///< the nearest first
   std::vector<PlanThumb> thumbs;
   std::vector<PlanChange> helps;
   std::vector<PlanMiss> misses;  ///< where nothing fits

@@ -14,18 +14,10 @@
 namespace moetune::reports {
 namespace {
 
-std::string whole(double value) { return fmt::format("{:.0f}", value); }
-
 std::string rounded_ns(double ns) { return ns_text(std::llround(ns)); }
 
 std::string interval_note(const PlanFigure& figure, std::string (*text)(double)) {
   return fmt::format("{} to {}", text(figure.low), text(figure.high));
-}
-
-std::string figure_cell(const PlanFigure& figure, std::string (*text)(double)) {
-  return fmt::format(
-      "<td class=\"num\" data-value=\"{:.9g}\">{} <span class=\"note\">{}</span></td>",
-      figure.value, text(figure.value), interval_note(figure, text));
 }
 
 /// Behind a gain or a speed.
@@ -88,16 +80,6 @@ std::string change_rows(const std::vector<PlanChange>& changes, bool has_fit) {
   return html;
 }
 
-std::string change_table(const std::vector<PlanChange>& changes, std::string_view what,
-                         bool has_fit) {
-  return fmt::format(
-             "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th>{}</th><th>from</th>"
-             "<th>to</th><th class=\"num\">throughput</th><th class=\"num\">memory</th><th></th>"
-             "</tr></thead><tbody>\n",
-             what) +
-         change_rows(changes, has_fit) + "</tbody></table></div>\n";
-}
-
 std::string gain_cell(const PlanPathStep& step) {
   if (!step.gain_ratio) {
     return fmt::format("<td class=\"num\">not priced{}</td>", speed_note(step.speed));
@@ -107,25 +89,9 @@ std::string gain_cell(const PlanPathStep& step) {
 
 std::string path_table(const std::vector<PlanPathStep>& path) {
   if (path.empty()) return "";
-  std::string html =
-      "<h3>Step by step</h3>\n<p class=\"lead\">Each step with all those before it. The first are "
-      "what to change next; their gains multiply to that of the plan.</p>\n<div "
-      "class=\"scroll\"><table class=\"compact\"><thead><tr><th class=\"num\">step</th><th>change"
-      "</th><th class=\"num\">throughput</th><th class=\"num\">so far</th><th "
-      "class=\"num\">peak</th><th></th></tr></thead><tbody>\n";
-  for (size_t i = 0; i < path.size(); ++i) {
-    const PlanPathStep& step = path[i];
-    html +=
-        fmt::format("<tr><td class=\"num\">{}</td><td>{}</td>", i + 1, breakable(step.changes)) +
-        gain_cell(step) +
-        number_cell(step.cumulative_ratio, fmt::format("{:.2f} ×", step.cumulative_ratio)) +
-        number_cell(step.peak_bytes, rounded_bytes(step.peak_bytes));
-    html += fmt::format("<td>{}{}</td></tr>\n", escape(step.verdict),
-                        step.missing_bytes > 0
-                            ? fmt::format(": {} missing", rounded_bytes(step.missing_bytes))
-                            : std::string());
-  }
-  return html + "</tbody></table></div>\n";
+  return "<h3>Step by step</h3>\n<p class=\"lead\">Each step with all those before it. The first "
+         "are what to change next; their gains multiply to that of the plan.</p>\n" +
+         step_table(path);
 }
 
 /// The knobs of a plan as what they change of the first.
@@ -146,6 +112,44 @@ std::string points_text(const PlanPage& page) {
 }
 
 }  // namespace
+
+std::string whole(double value) { return fmt::format("{:.0f}", value); }
+
+std::string figure_cell(const PlanFigure& figure, std::string (*text)(double)) {
+  return fmt::format(
+      "<td class=\"num\" data-value=\"{:.9g}\">{} <span class=\"note\">{}</span></td>",
+      figure.value, text(figure.value), interval_note(figure, text));
+}
+
+std::string change_table(const std::vector<PlanChange>& changes, std::string_view what,
+                         bool has_fit) {
+  return fmt::format(
+             "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th>{}</th><th>from</th>"
+             "<th>to</th><th class=\"num\">throughput</th><th class=\"num\">memory</th><th></th>"
+             "</tr></thead><tbody>\n",
+             what) +
+         change_rows(changes, has_fit) + "</tbody></table></div>\n";
+}
+
+std::string step_table(const std::vector<PlanPathStep>& path) {
+  std::string html =
+      "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th class=\"num\">step</th><th>"
+      "change</th><th class=\"num\">throughput</th><th class=\"num\">so far</th><th "
+      "class=\"num\">peak</th><th></th></tr></thead><tbody>\n";
+  for (size_t i = 0; i < path.size(); ++i) {
+    const PlanPathStep& step = path[i];
+    html +=
+        fmt::format("<tr><td class=\"num\">{}</td><td>{}</td>", i + 1, breakable(step.changes)) +
+        gain_cell(step) +
+        number_cell(step.cumulative_ratio, fmt::format("{:.2f} ×", step.cumulative_ratio)) +
+        number_cell(step.peak_bytes, rounded_bytes(step.peak_bytes));
+    html += fmt::format("<td>{}{}</td></tr>\n", escape(step.verdict),
+                        step.missing_bytes > 0
+                            ? fmt::format(": {} missing", rounded_bytes(step.missing_bytes))
+                            : std::string());
+  }
+  return html + "</tbody></table></div>\n";
+}
 
 std::string rounded_bytes(double bytes) { return bytes_text(std::llround(bytes)); }
 

@@ -58,8 +58,8 @@ constexpr OutputPart kDetailsParts[] = {{"", &kTrial}};
 constexpr OutputPart kSweepParts[] = {{"best.", &kTrial}};
 
 /// In the order of the page.
-constexpr const SharedKeys* kShared[] = {&kTrial,      &kEstimate,       &kMemoryTerm,
-                                         &kKnobGain,   &kErrorSet,       &kOrder,
+constexpr const SharedKeys* kShared[] = {&kTrial,      &kEstimate,       &kMemoryTerm, &kKnobGain,
+                                         &kPathStep,   &kLikeRun,        &kErrorSet,   &kOrder,
                                          &kFoldErrors, &kComparedFigure, &kLogPlace};
 
 constexpr OutputKey kList[] = {

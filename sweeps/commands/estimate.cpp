@@ -14,6 +14,7 @@
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/load.h"
+#include "sweeps/planning/like_runs.h"
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/named_files.h"
 #include "sweeps/planning/row_files.h"
@@ -159,6 +160,14 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
   const Calibration calibration =
       of_machine.for_case(*owned.hardware, routing_of_load(*owned.model, owned.run.load));
   const RunEstimate estimate = estimate_run(owned.run, calibration, {});
+  std::optional<LikeRuns> published;
+  if (options.has("published")) {
+    const std::string file = options.text("published");
+    published = find_like_runs(load_rows(file), file,
+                               {owned.run, estimate.predicted_tokens_per_s,
+                                static_cast<double>(owned.hardware->memory_bytes), machine, loaded,
+                                calibration, true, &config});
+  }
   if (options.wants_json()) {
     json row = to_json(estimate);
     row["id"] = "run";
@@ -168,9 +177,10 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
     row["assumed"] = owned.assumed;
     row["notes"] = owned.notes;
     add_settings(owned.settings, row);
-    const json document = {{"rows", {row}},
-                           {"memory_terms", memory_terms_json()},
-                           {"summary", {{"num_rows", 1}, {"num_supported", 1}}}};
+    json document = {{"rows", {row}},
+                     {"memory_terms", memory_terms_json()},
+                     {"summary", {{"num_rows", 1}, {"num_supported", 1}}}};
+    if (published) add_like_runs(*published, document);
     std::cout << document.dump(2, ' ', false, json::error_handler_t::replace) << '\n';
     return 0;
   }
@@ -194,6 +204,7 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
   for (const std::string& assumed : owned.assumed) std::cout << "assumed: " << assumed << '\n';
   for (const std::string& note : owned.notes) std::cout << "note: " << note << '\n';
   std::cout << settings_text(owned.settings);
+  if (published) std::cout << to_text(*published);
   return 0;
 }
 
@@ -219,7 +230,7 @@ CommandOptions estimate_options() {
   namespace po = boost::program_options;
   CommandOptions options(
       "estimate (SPEC [--set KNOB=VALUE ...] | --rows FILE | --run COMMAND --hardware HARDWARE "
-      "[--gpus N] [--model MODEL]) [--calibration FILE] [--format text|json]",
+      "[--gpus N] [--model MODEL] [--published FILE]) [--calibration FILE] [--format text|json]",
       kEstimateHelp);
   options.add_trial();
   const auto text = [&](const char* name, const char* value, const char* help) {
@@ -235,6 +246,9 @@ CommandOptions estimate_options() {
   text("imbalance", "X", "rows of the busiest rank's experts over their share, default 1");
   options.add()("rows", po::value<std::string>()->value_name("FILE"),
                 "runs to price, a JSON array; - for standard input");
+  text("published", "FILE",
+       "with --run: rows as of --rows; shows up to three that are like the run, and why it is "
+       "slower");
   options.add()("calibration", po::value<std::string>()->value_name("FILE"),
                 "rates from moetune calibrate, default the shipped fit to published runs");
   options.add_format();
@@ -247,6 +261,9 @@ int run_estimate_command(const CommandOptions& options) {
                                       : default_calibration();
   if (options.has("rows") + options.has("run") + options.has("spec") != 1) {
     throw base::UsageError("expected one of SPEC, --rows FILE and --run COMMAND");
+  }
+  if (options.has("published") && !options.has("run")) {
+    throw base::UsageError("--published shows runs like that of --run, which is missing");
   }
   if (options.has("spec")) {
     check_is_no_command(options.text("spec"));

@@ -26,6 +26,7 @@
 #include "sweeps/planning/named_files.h"
 #include "sweeps/planning/plan_answer.h"
 #include "sweeps/planning/plan_report.h"
+#include "sweeps/planning/row_files.h"
 #include "sweeps/planning/token_limit.h"
 #include "sweeps/planning/ways_out.h"
 #include "sweeps/table.h"
@@ -112,7 +113,8 @@ CommandOptions plan_options() {
   namespace po = boost::program_options;
   CommandOptions options(
       "plan --model MODEL --hardware HARDWARE [--gpus N] [--seq N] [--gbs N] "
-      "[--fix PLAN-KNOB=VALUE ...] [--top N] [--report FILE] [--format text|json]",
+      "[--fix PLAN-KNOB=VALUE ...] [--against COMMAND] [--published FILE] [--top N] "
+      "[--report FILE] [--format text|json]",
       kPlanHelp);
   const auto text = [&](const char* name, const char* value, const char* help) {
     options.add()(name, po::value<std::string>()->value_name(value), help);
@@ -131,6 +133,9 @@ CommandOptions plan_options() {
       "against", "COMMAND|FILE",
       "the run of today: a command or configuration of Megatron-LM, Megatron-Bridge, torchtitan or "
       "Primus, a file with one, or -; says flag by flag what a change buys");
+  text("published", "FILE",
+       "measured runs, a JSON array as of estimate --rows, or -; shows up to three that are like "
+       "yours, else like the first plan, and why yours is slower");
   text("dialect", "DIALECT", "whose words --against has; default: told by its content");
   text("export", "DIALECT", "also prints the first plan as a command or file of this framework");
   text("imbalance", "X", "rows of the busiest rank's experts over their share, default 1");
@@ -312,6 +317,35 @@ void play(const Calibration& calibration, bool has_records, PlanResult& result) 
   }
 }
 
+/// Where published runs are from, and what the user's and theirs are priced by.
+struct PublishedBasis {
+  std::string file;
+  std::string machine;         ///< of the user, by name or path
+  const Calibration& loaded;   ///< of all cases
+  const Calibration& of_case;  ///< the same for the user's case
+};
+
+/// Sets published runs beside the run of today, else beside the first plan, else beside what was
+/// asked for.
+void set_beside(const std::vector<PublishedRow>& rows, const PublishedBasis& basis,
+                const spec::dialects::RunConfig* words, PlanResult& result) {
+  const planner::PlanQuestion& question = result.question;
+  const bool has_plan = !result.answer.best.empty();
+  planner::PlanRun run = result.against ? result.against->run
+                         : has_plan     ? run_with(question, result.answer.best.front())
+                                        : planner::run_with(question, {question.base});
+  double tokens_per_s = 0;
+  if (result.against) {
+    tokens_per_s = result.against->estimate.predicted_tokens_per_s;
+  } else if (has_plan) {
+    tokens_per_s = result.estimates.front().predicted_tokens_per_s;
+  }
+  result.published =
+      find_like_runs(rows, basis.file,
+                     {run, tokens_per_s, capacity_of(question), basis.machine, basis.loaded,
+                      basis.of_case, result.against.has_value(), result.against ? words : nullptr});
+}
+
 std::string today() {
   return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
 }
@@ -364,12 +398,14 @@ int run_plan_command(const CommandOptions& options) {
   const std::string report = options.text("report");
   const std::string trace_path = options.text("trace-out");
   const std::vector<std::string> inputs = {options.text("model"), machine, options.text("against"),
-                                           options.text("calibration")};
+                                           options.text("calibration"), options.text("published")};
   check_output(report, OutputKind::page, "--report", inputs);
   check_output(trace_path, output_kind(trace_format_of(trace_path)), "--trace-out", inputs);
   if (!report.empty() && report == trace_path) {
     throw base::UsageError("--report and --trace-out name the same file");
   }
+  std::vector<PublishedRow> published;
+  if (options.has("published")) published = load_rows(options.text("published"));
   question.wants_space = options.has("report");
   question.load = options.ratio("imbalance", 1, 1000, 1);
   question.memory_ratio = options.ratio("memory", 0.01, 1, 1);
@@ -413,6 +449,7 @@ int run_plan_command(const CommandOptions& options) {
   };
   std::shared_ptr<const spec::HardwareSpec> hardware;
   std::optional<OwnedRun> theirs;
+  std::optional<spec::dialects::RunConfig> words = today_config;
   PlanResult result;
   const auto calibrate = [&] {
     // A file of rates that is named leads.
@@ -444,7 +481,6 @@ int run_plan_command(const CommandOptions& options) {
     }
     settle(today_config && today_config->dialect == dialect);
     calibrate();
-    std::optional<spec::dialects::RunConfig> words = today_config;
     // It is told the layers of a stage, by those of the model.
     if (words && words->dialect == Dialect::torchtitan && words->model.empty()) {
       words->model = model_config;
@@ -479,6 +515,10 @@ int run_plan_command(const CommandOptions& options) {
         fmt::format("{} devices are the {}", hardware->num_devices(), what));
   }
   find_ways_out(machine, calibration, result);
+  if (options.has("published")) {
+    set_beside(published, {options.text("published"), machine, loaded, calibration},
+               words ? &*words : nullptr, result);
+  }
   if (std::string text = nodes_text(machine, *hardware); !text.empty()) {
     result.assumptions.push_back(std::move(text));
   }

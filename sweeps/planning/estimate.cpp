@@ -439,6 +439,18 @@ json memory_terms_json() {
   return terms;
 }
 
+RunEstimate estimate_row(const PublishedRow& row, const Calibration& calibration) {
+  const std::string routing = routing_of_case(*row.model, row.routing);
+  return estimate_run(row.run, calibration.for_case(*row.hardware, routing, row.months),
+                      context_of(row));
+}
+
+double predicted_tokens_per_s(const planner::PlanRun& run, const Calibration& calibration,
+                              double months) {
+  const double seconds = planner::predict_step(run, calibration.rates, {months}).seconds;
+  return tokens_of_device(run) / std::max(seconds, least_step_seconds(run));
+}
+
 json to_json(const RunEstimate& estimate) {
   json document = json::object();
   put_whole(document, "peak_allocated_bytes", estimate.allocated_bytes);
@@ -501,13 +513,7 @@ json estimate_rows(const std::vector<PublishedRow>& rows, const Calibration& cal
     std::optional<RunEstimate> estimate;
     // No row takes the others along.
     try {
-      if (reason.empty()) {
-        estimate =
-            estimate_run(row.run,
-                         calibration.for_case(*row.hardware,
-                                              routing_of_case(*row.model, row.routing), row.months),
-                         context_of(row));
-      }
+      if (reason.empty()) estimate = estimate_row(row, calibration);
     } catch (const std::exception& error) {
       reason = error.what();
     }

@@ -100,6 +100,13 @@ std::string rates_text(const Calibration& calibration, const spec::HardwareSpec&
 RunEstimate estimate_run(const tuner::planner::PlanRun& run, const Calibration& calibration,
                          const EstimateContext& context);
 
+/// A run of a row that can be priced, with what the row leaves open. `calibration`: of all cases.
+RunEstimate estimate_row(const PublishedRow& row, const Calibration& calibration);
+
+/// Tokens a second of a device, as RunEstimate has them. `months`: as PublishedRow::months.
+double predicted_tokens_per_s(const tuner::planner::PlanRun& run, const Calibration& calibration,
+                              double months);
+
 /// Predicted tokens a second of one device.
 struct Speed {
   Interval tokens_per_s;

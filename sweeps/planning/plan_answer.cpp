@@ -67,8 +67,7 @@ std::vector<KnobGain> helps_of(const PlanQuestion& question, const planner::Plan
   const planner::PlannedConfig& first = answer.best.front();
   const PlanRun run = run_with(question, first);
   const double tokens_per_s = planner::tokens_per_s_per_device(run, first.seconds);
-  const double capacity =
-      static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
+  const double capacity = capacity_of(question);
   std::vector<KnobGain> helps;
   const auto add = [&](const char* what, std::string from, std::string to, const PlanRun& changed) {
     if (planner::broken_rule(changed) != nullptr) return;
@@ -258,8 +257,7 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
     if (!result.answer.best.empty()) {
       const PlanRun ours = run_with(question, result.answer.best.front());
       theirs.changes = differences(theirs.run, ours);
-      const double capacity =
-          static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
+      const double capacity = capacity_of(question);
       // No command leads from one engine to another: what runs on the way, and how fast, is
       // neither's.
       const bool has_way = ours.is_of_megatron == theirs.run.is_of_megatron;

@@ -12,6 +12,7 @@
 #include "kernels/base/step_parts.h"
 #include "sweeps/planning/change_path.h"
 #include "sweeps/planning/estimate.h"
+#include "sweeps/planning/like_runs.h"
 #include "tuner/cost_model.h"
 #include "tuner/planner/search.h"
 
@@ -71,7 +72,8 @@ struct PlanResult {
   std::vector<KnobGain> helps;         ///< gains by one change of the question, best first
   std::vector<WayOut> ways_out;        ///< if nothing fits: best first
   std::optional<Against> against;
-  std::vector<BatchSpeed> batches;  ///< see look_at_batches; by size
+  std::optional<LikeRuns> published;  ///< of --published
+  std::vector<BatchSpeed> batches;    ///< see look_at_batches; by size
   std::vector<std::string> assumptions;
   /// The step of the first plan, played instruction by instruction.
   std::optional<tuner::PlayedStep> played;
@@ -109,10 +111,10 @@ std::string why_slower(const tuner::planner::StepTime& best, const tuner::planne
 /// Tokens a second and GPU of the first plan over those of the run of today: steps may differ. Both
 /// are predicted, as what single changes buy is, also where a run was measured.
 double speed_ratio(const Against& theirs, const PlanResult& result);
-/// The changes of a step of Against::path: as the user's framework has them, else by their knobs.
-std::string step_change_text(const PathStep& step);
 /// What the order of the changes to the first plan follows, as a sentence.
 std::string_view order_text(const Against& theirs);
+/// Memory of a device that may be used.
+double capacity_of(const tuner::planner::PlanQuestion& question);
 /// Memory that a device lacks for a configuration with this peak; negative if it fits.
 double missing_bytes(const tuner::planner::PlanQuestion& question, double peak_bytes);
 

@@ -152,6 +152,81 @@ inline constexpr OutputKey kKnobGainKeys[] = {
 };
 inline constexpr SharedKeys kKnobGain = {"A change", "One knob, and what it buys.", kKnobGainKeys};
 
+inline constexpr OutputKey kPathStepKeys[] = {
+    {"changes[].knob", "text", "", "What is changed."},
+    {"changes[].from", "text", "", "Its value before."},
+    {"changes[].to", "text", "", "Its value after."},
+    {"flags[]", "list of texts", "",
+     "What is said differently with this step, in the words of the user's run."},
+    {"speed_ratio", "number", "ratio",
+     "Tokens a second and GPU with the step over those before it."},
+    {"cumulative_speed_ratio", "number", "ratio", "The same over those of the user's run."},
+    {"tokens_per_s_per_gpu", "number", "tokens/s", "With the step, predicted."},
+    {"tokens_per_s_per_gpu_low", "number", "tokens/s", "Lower end of its interval of about 80 %."},
+    {"tokens_per_s_per_gpu_high", "number", "tokens/s", "Upper end."},
+    {"grade", "text", "", "calibrated or analytic, as of an estimate."},
+    {"is_priced", "true or false", "",
+     "false: of none of its changes a formula or a published figure tells what it does to the "
+     "step."},
+    {"peak_allocated_bytes", "integer", "bytes",
+     "What the worst rank allocates with the step, graph pools included."},
+    {"missing_bytes", "integer", "bytes", "What a device then lacks; not above 0: it fits."},
+    {"verdict", "text", "", "fits, tight or oom, with the step."},
+};
+inline constexpr SharedKeys kPathStep = {
+    "A step", "Changes of the user's run that are made together, on top of the steps before it.",
+    kPathStepKeys};
+
+inline constexpr OutputKey kLikeRunKeys[] = {
+    {"id", "text", "", "Of its row in the file of --published."},
+    {"source", "text", "", "As the row has it."},
+    {"software", "text", "", "The same."},
+    {"date", "text", "", "The same, of the software's release."},
+    {"hardware", "text", "", "The hardware file of its devices."},
+    {"num_gpus", "integer", "", "Devices that it ran on."},
+    {"seq_length", "integer", "tokens", "Of a sequence."},
+    {"global_batch_size", "integer", "", "Sequences of a step."},
+    {"precision", "text", "", "As the knob of plans."},
+    {"knobs.*", "any", "", "Its configuration as it was understood."},
+    {"assumed[]", "list of texts", "", "What it leaves open and how it was priced."},
+    {"notes[]", "list of texts", "", "What the comparison leaves open."},
+    {"published_tflops_per_gpu", "number or null", "TFLOP/s", "As the row states it."},
+    {"published_tokens_per_s_per_gpu", "number", "tokens/s",
+     "The same, or what follows from its step time or its TFLOP/s."},
+    {"share_ratio", "number or null", "ratio",
+     "Tokens a second and GPU that are predicted for the user's run over those; null: there is "
+     "none, as no plan fits."},
+    {"conditions[].what", "text", "",
+     "What differs between it and the user's run and is no flag, each on top of those before. "
+     "Settings are those of the published run."},
+    {"conditions[].from", "text", "", "Of the published run."},
+    {"conditions[].to", "text", "", "Of the user's."},
+    {"conditions[].speed_ratio", "number or null", "ratio",
+     "Tokens a second and GPU with it over those before; null: the run cannot be so on the way, "
+     "and what it costs is part of the next ratio."},
+    {"conditions[].why", "text or null", "", "It cannot."},
+    {"moved_tokens_per_s_per_gpu", "number or null", "tokens/s",
+     "Predicted for its layout and choices on the user's devices, with the user's sequences; null: "
+     "illegal there, or not compared."},
+    {"broken_rule", "text or null", "", "The rule that it breaks there."},
+    {"broken_rule_text", "text or null", "", "What this rule says of it, as a sentence."},
+    {"path[]", "list of objects", "",
+     "Of a command: from it to this layout and these choices, step by step. Empty: there is no "
+     "way, or nothing differs."},
+    {"changes[]", "list of objects", "", "Of a command without a way: each difference alone."},
+};
+inline constexpr SharedKeys kLikeRun = {
+    "A published run like the user's",
+    "With what is priced for it as it is stated, and what lies between it and the user's run.",
+    kLikeRunKeys};
+/// Of every answer that has them.
+inline constexpr OutputKey kPublishedNote = {
+    "published_note", "text", "",
+    "--published: which of its runs are told and in which order, or that none is like the user's."};
+inline constexpr OutputKey kPublished = {
+    "published[]", "list of objects", "",
+    "--published: measured runs like the user's, the nearest first, at most three."};
+
 inline constexpr OutputKey kEstimateKeys[] = {
     {"rows[].id", "text", "", "Of the row; of --run \"run\", of a SPEC \"trial\"."},
     {"rows[].supported", "true or false", "", "It could be priced."},
@@ -179,6 +254,8 @@ inline constexpr OutputKey kEstimateKeys[] = {
     {"rows[].unknown_settings[]", "list of texts", "",
      "--run: settings that are not known, the first 20."},
     {"rows[].num_unknown_settings", "integer", "", "How many they are."},
+    kPublished,
+    kPublishedNote,
     {"summary.num_rows", "integer", "", "Rows; what follows num_supported is of --rows alone."},
     {"summary.num_supported", "integer", "", "Of those, that could be priced."},
     {"summary.num_priceable", "integer", "", "That state what pricing their figures takes."},
@@ -189,6 +266,10 @@ inline constexpr OutputKey kEstimateKeys[] = {
 inline constexpr OutputPart kEstimateParts[] = {
     {"rows[].", &kEstimate},
     {"memory_terms[].", &kMemoryTerm},
+    {"published[].", &kEstimate},
+    {"published[].", &kLikeRun},
+    {"published[].path[].", &kPathStep},
+    {"published[].changes[].", &kKnobGain},
     {"summary.order.", &kOrder},
     {"summary.order_of_all_pairs.", &kOrder},
     {"summary.memory_error_ratio.", &kErrorSet},
@@ -362,32 +443,10 @@ inline constexpr OutputKey kPlanKeys[] = {
      "What differs from it in the first plan: the best in front, those that do not fit alone "
      "behind, "
      "then the illegal. Where it does not fit itself and no change alone helps, by memory."},
-    {"against.path[].changes[].knob", "text", "",
+    {"against.path[]", "list of objects", "",
      "The same changes step by step, each step on top of those before: of the changes that are "
      "left the one that is legal, fits and buys most, or as few together as are needed for that. "
-     "What is changed."},
-    {"against.path[].changes[].from", "text", "", "Its value before."},
-    {"against.path[].changes[].to", "text", "", "Its value after."},
-    {"against.path[].flags[]", "list of texts", "",
-     "What is said differently with this step, in the words of the run of today."},
-    {"against.path[].speed_ratio", "number", "ratio",
-     "Tokens a second and GPU with the step over those before it. Their product is speed_ratio."},
-    {"against.path[].cumulative_speed_ratio", "number", "ratio",
-     "The same over those of the run of today."},
-    {"against.path[].tokens_per_s_per_gpu", "number", "tokens/s", "With the step, predicted."},
-    {"against.path[].tokens_per_s_per_gpu_low", "number", "tokens/s",
-     "Lower end of its interval of about 80 %."},
-    {"against.path[].tokens_per_s_per_gpu_high", "number", "tokens/s", "Upper end."},
-    {"against.path[].grade", "text", "", "calibrated or analytic, as of an estimate."},
-    {"against.path[].is_priced", "true or false", "",
-     "false: of none of its changes a formula or a published figure tells what it does to the "
-     "step."},
-    {"against.path[].peak_allocated_bytes", "integer", "bytes",
-     "What the worst rank allocates with the step, with graph pools and buffers of the "
-     "dispatcher."},
-    {"against.path[].missing_bytes", "integer", "bytes",
-     "What a device then lacks; not above 0: it fits."},
-    {"against.path[].verdict", "text", "", "fits, tight or oom, with the step."},
+     "The product of their ratios is speed_ratio."},
     {"against.notes[]", "list of texts", "", "What of it was understood only in part."},
     {"against.not_priced_settings[]", "list of texts", "",
      "Choices that are known and from which no figure follows, the first 20."},
@@ -395,10 +454,20 @@ inline constexpr OutputKey kPlanKeys[] = {
     {"against.unknown_settings[]", "list of texts", "",
      "Settings that are not known, the first 20."},
     {"against.num_unknown_settings", "integer", "", "How many they are."},
+    kPublished,
+    kPublishedNote,
 };
 inline constexpr OutputPart kPlanParts[] = {
-    {"plans[].", &kEstimate}, {"memory_terms[].", &kMemoryTerm},  {"against.", &kEstimate},
-    {"helps[].", &kKnobGain}, {"against.changes[].", &kKnobGain},
+    {"plans[].", &kEstimate},
+    {"memory_terms[].", &kMemoryTerm},
+    {"against.", &kEstimate},
+    {"helps[].", &kKnobGain},
+    {"against.changes[].", &kKnobGain},
+    {"against.path[].", &kPathStep},
+    {"published[].", &kEstimate},
+    {"published[].", &kLikeRun},
+    {"published[].path[].", &kPathStep},
+    {"published[].changes[].", &kKnobGain},
 };
 
 }  // namespace moetune::sweeps

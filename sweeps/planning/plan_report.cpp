@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "reports/page.h"
+#include "sweeps/planning/change_text.h"
 #include "sweeps/planning/named_files.h"
 
 namespace moetune::sweeps {
@@ -131,6 +132,16 @@ std::vector<std::string> against_notes(const Against& theirs) {
   return notes;
 }
 
+reports::PlanPathStep step_of(const planner::PlanQuestion& question, const PathStep& step) {
+  return {step_change_text(step),
+          step.gain(),
+          step.cumulative_ratio,
+          step.peak_bytes,
+          missing_bytes(question, step.peak_bytes),
+          name_of(step.verdict),
+          speed_of(step.speed)};
+}
+
 void fill_against(const planner::PlanQuestion& question, const Against& theirs, PlanPage& page) {
   reports::PlanAgainst& against = page.against.emplace();
   against.layout = layout_text(theirs.run.knobs);
@@ -147,10 +158,34 @@ void fill_against(const planner::PlanQuestion& question, const Against& theirs, 
   for (const KnobGain& change : theirs.changes) {
     against.changes.push_back(change_of(question, peak, change));
   }
-  for (const PathStep& step : theirs.path) {
-    against.path.push_back({step_change_text(step), step.gain(), step.cumulative_ratio,
-                            step.peak_bytes, missing_bytes(question, step.peak_bytes),
-                            name_of(step.verdict), speed_of(step.speed)});
+  for (const PathStep& step : theirs.path) against.path.push_back(step_of(question, step));
+}
+
+/// `peak_bytes`: of the user's run.
+void fill_published(const planner::PlanQuestion& question, double peak_bytes, const LikeRuns& like,
+                    PlanPage& page) {
+  page.published_note = like_runs_note(like);
+  for (const LikeRun& run : like.runs) {
+    reports::PlanPublished& shown = page.published.emplace_back();
+    shown.title = like_run_title(run.row);
+    shown.tflops = run.row.tflops;
+    shown.tokens_per_s = *run.row.tokens_per_s;
+    shown.priced_tflops = figure_of(run.estimate.tflops);
+    shown.priced_tokens_per_s = figure_of(run.estimate.tokens_per_s);
+    shown.grade = run.estimate.grade;
+    shown.assumed = run.row.assumed;
+    shown.facts = run.notes;
+    for (std::string text : {like_run_share(like, run), moved_text(like, run)}) {
+      if (!text.empty()) shown.facts.push_back(std::move(text));
+    }
+    for (const Condition& condition : run.conditions) {
+      shown.conditions.push_back(
+          {{condition.what, condition.from, condition.to}, condition.ratio, condition.why});
+    }
+    for (const PathStep& step : run.path) shown.path.push_back(step_of(question, step));
+    for (const KnobGain& change : run.changes) {
+      shown.changes.push_back(change_of(question, peak_bytes, change));
+    }
   }
 }
 
@@ -205,6 +240,10 @@ PlanPage plan_page(PlanResult& result, const std::string& model, const std::stri
   }
   page.smallest_good_batch = smallest_good_batch(result);
   if (result.against) fill_against(question, *result.against, page);
+  if (result.published) {
+    const double peak_bytes = result.against ? result.against->estimate.memory.peak_bytes() : 0;
+    fill_published(question, peak_bytes, *result.published, page);
+  }
   for (const ThumbOpinion& thumb : result.thumbs) {
     page.thumbs.push_back({thumb.says, thumb.agrees, thumb.cost_ratio});
   }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/units.h"
+#include "sweeps/planning/change_text.h"
 #include "sweeps/planning/named_files.h"
 #include "sweeps/planning/plan_answer.h"
 #include "sweeps/table.h"
@@ -55,9 +56,12 @@ std::string choices_text(const planner::PlanRun& run) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+double capacity_of(const planner::PlanQuestion& question) {
+  return static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
+}
+
 double missing_bytes(const planner::PlanQuestion& question, double peak_bytes) {
-  return planner::device_bytes(peak_bytes) -
-         static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
+  return planner::device_bytes(peak_bytes) - capacity_of(question);
 }
 
 double speed_ratio(const Against& theirs, const PlanResult& result) {
@@ -102,15 +106,6 @@ std::string engine_gaps_text(const PlanResult& result) {
   return text.empty() ? "" : "the first has what moetune's own engine does not run yet: " + text;
 }
 
-std::string step_change_text(const PathStep& step) {
-  if (!step.flags.empty()) return fmt::format("{}", fmt::join(step.flags, " "));
-  std::vector<std::string> changes;
-  for (const KnobGain& change : step.changes) {
-    changes.push_back(fmt::format("{} {} -> {}", change.knob, change.from, change.to));
-  }
-  return fmt::format("{}", fmt::join(changes, ", "));
-}
-
 std::string_view order_text(const Against& theirs) {
   if (theirs.missing_bytes <= 0) return "Each change alone:";
   const auto& changes = theirs.changes;
@@ -124,53 +119,6 @@ std::string_view order_text(const Against& theirs) {
 }
 
 namespace {
-
-constexpr const char* kTokensPerGpu = "tokens_per_s_per_gpu";
-
-void put_speed(const Speed& speed, json& entry) {
-  put(entry, kTokensPerGpu, speed.tokens_per_s);
-  entry["grade"] = speed.grade;
-}
-
-/// "1974, 2947".
-std::string range_text(const Interval& interval) {
-  return fmt::format("{:.0f}, {:.0f}", interval.low, interval.high);
-}
-
-json change_json(const KnobGain& change) {
-  json entry = {{"knob", change.knob}, {"from", change.from}, {"to", change.to}};
-  entry["gain_ratio"] = change.gain ? json(*change.gain) : json(nullptr);
-  if (change.speed) {
-    put_speed(*change.speed, entry);
-  } else {
-    for (const char* end : {"", "_low", "_high"}) entry[std::string(kTokensPerGpu) + end] = nullptr;
-    entry["grade"] = nullptr;
-  }
-  entry["more_bytes"] = change.bytes ? json(std::llround(*change.bytes)) : json(nullptr);
-  entry["is_priced"] = change.is_priced;
-  entry["verdict"] = change.verdict ? json(name_of(*change.verdict)) : json(nullptr);
-  entry["broken_rule"] = change.broken_rule.empty() ? json(nullptr) : json(change.broken_rule);
-  entry["broken_rule_text"] = change.rule_text.empty() ? json(nullptr) : json(change.rule_text);
-  entry["flags"] = change.flags;
-  return entry;
-}
-
-json step_json(const planner::PlanQuestion& question, const PathStep& step) {
-  json changes = json::array();
-  for (const KnobGain& change : step.changes) {
-    changes.push_back({{"knob", change.knob}, {"from", change.from}, {"to", change.to}});
-  }
-  json entry = {{"changes", std::move(changes)},
-                {"flags", step.flags},
-                {"speed_ratio", step.speed_ratio},
-                {"cumulative_speed_ratio", step.cumulative_ratio},
-                {"is_priced", step.is_priced},
-                {"peak_allocated_bytes", std::llround(step.peak_bytes)},
-                {"missing_bytes", std::llround(missing_bytes(question, step.peak_bytes))},
-                {"verdict", name_of(step.verdict)}};
-  put_speed(step.speed, entry);
-  return entry;
-}
 
 json layout_json(const PlanResult& result, const planner::PlannedConfig& config) {
   const std::string layout = planner::pipeline_layout_of(run_with(result.question, config));
@@ -216,33 +164,6 @@ void add_nothing_fits(const PlanResult& result, std::string& text) {
                             : fmt::format("{} missing, {} less", bytes(way.missing_bytes),
                                           bytes(before - way.missing_bytes)));
   }
-}
-
-/// Of a change that leaves a run too large.
-std::string_view unfit_text(std::optional<Verdict> verdict) {
-  if (verdict == Verdict::oom) return ", does not fit alone";
-  return verdict == Verdict::tight ? ", tight alone" : "";
-}
-
-/// " (2412 tokens/s, 1974 to 2947, calibrated)".
-std::string speed_of(const KnobGain& change) {
-  if (!change.speed) return "";
-  const Interval& tokens = change.speed->tokens_per_s;
-  return fmt::format(" ({:.0f} tokens/s, {:.0f} to {:.0f}, {})", tokens.value, tokens.low,
-                     tokens.high, change.speed->grade);
-}
-
-/// What a change does, as add_against and the list of what helps tell it.
-std::string gain_text(const KnobGain& change) {
-  if (!change.broken_rule.empty()) {
-    return fmt::format("not alone: {}: {}", change.broken_rule, change.rule_text);
-  }
-  return fmt::format(
-      "{}, {}{}{}",
-      change.gain ? fmt::format("{:+.1f} % speed{}", 100 * *change.gain, speed_of(change))
-                  : "speed not priced",
-      *change.bytes < 0 ? "-" : "+", base::format_bytes(std::llround(std::abs(*change.bytes))),
-      unfit_text(change.verdict));
 }
 
 /// The global batches that were looked at, as nobody gave one.
@@ -291,12 +212,6 @@ std::string speed_text(const Against& theirs, const PlanResult& result) {
   return text;
 }
 
-void add_change(const KnobGain& change, std::string& text) {
-  text +=
-      fmt::format("  {} {} -> {}: {}\n", change.knob, change.from, change.to, gain_text(change));
-  if (!change.flags.empty()) text += fmt::format("      {}\n", fmt::join(change.flags, " "));
-}
-
 /// The way to the first plan. Its lines are not cut: flags are there to be copied.
 void add_path(const planner::PlanQuestion& question, const std::vector<PathStep>& path,
               std::string& text) {
@@ -304,27 +219,7 @@ void add_path(const planner::PlanQuestion& question, const std::vector<PathStep>
   text += fmt::format(
       "step by step, each with all steps before it{}; the first are what to change next:\n",
       with_load(question));
-  using Align = TextTable::Align;
-  TextTable table({{"step", Align::right},
-                   {"speed", Align::right},
-                   {"so far", Align::right},
-                   {"tokens/s", Align::right},
-                   {"from, to"},
-                   {"grade"},
-                   {"peak", Align::right},
-                   {""},
-                   {"change"}});
-  for (size_t i = 0; i < path.size(); ++i) {
-    const PathStep& step = path[i];
-    table.add({std::to_string(i + 1),
-               step.gain() ? fmt::format("{:+.1f} %", 100 * *step.gain()) : "not priced",
-               fmt::format("{:.2f} x", step.cumulative_ratio),
-               fmt::format("{:.0f}", step.speed.tokens_per_s.value),
-               range_text(step.speed.tokens_per_s), step.speed.grade,
-               base::format_bytes(std::llround(step.peak_bytes)), name_of(step.verdict),
-               step_change_text(step)});
-  }
-  text += table.text(std::nullopt);
+  text += path_text(path);
 }
 
 void add_against(const PlanResult& result, std::string& text) {
@@ -480,12 +375,13 @@ json to_json(const PlanResult& result) {
     }
     against["path"] = json::array();
     for (const PathStep& step : result.against->path) {
-      against["path"].push_back(step_json(result.question, step));
+      against["path"].push_back(step_json(step, capacity_of(result.question)));
     }
     against["notes"] = result.against->notes;
     add_settings(result.against->settings, against);
     document["against"] = std::move(against);
   }
+  if (result.published) add_like_runs(*result.published, document);
   return document;
 }
 
@@ -502,6 +398,7 @@ std::string to_text(const PlanResult& result, std::optional<size_t> width) {
   if (r.answer.best.empty()) {
     add_nothing_fits(r, text);
     if (r.against) add_against(r, text);
+    if (r.published) text += to_text(*r.published);
     return text;
   }
   const bool has_experts = r.question.model->num_experts > 0;
@@ -562,6 +459,7 @@ std::string to_text(const PlanResult& result, std::optional<size_t> width) {
   if (!r.helps.empty()) text += "\nwhat would help, one change of what was asked:\n";
   for (const KnobGain& change : r.helps) add_change(change, text);
   if (r.against) add_against(r, text);
+  if (r.published) text += to_text(*r.published);
   return text;
 }
 

@@ -576,7 +576,9 @@ PublishedRow row_of(const json& stated, const std::string& source, size_t number
     read_machine_and_model(row, source, result);
     result.run.seq_length = row.integer("seq_length", 0, 0);
     if (result.run.seq_length < 1) throw base::UsageError("does not state seq_length");
-    const StatedDate date = date_of(row.object("software").text("date"));
+    result.software = row.object("software").word("name");
+    result.date = row.object("software").text("date");
+    const StatedDate date = date_of(result.date);
     result.months = date.months;
     result.is_month_stated = date.has_month;
     const std::string routing = row.text("routing");

@@ -52,7 +52,9 @@ struct PublishedRow {
   double gflop_per_token = 0;
   std::string accounting;  ///< how the source counts; empty: the usual way
   std::string source;      ///< document and place
-  std::string group;  ///< the same for rows of one model, machine, software, routing, precision
+  std::string group;     ///< the same for rows of one model, machine, software, routing, precision
+  std::string software;  ///< what trained, as the row has it
+  std::string date;      ///< of its release, as the row has it
 };
 
 /// Returns all rows; those that cannot be priced have a reason. Throws base::UsageError if the

@@ -1,0 +1,178 @@
+// Published runs beside the user's, as text and JSON. What rows say is somebody's: no text of
+// theirs gets to a terminal but on one line.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "sweeps/load.h"
+#include "sweeps/planning/change_text.h"
+#include "sweeps/planning/like_runs.h"
+#include "sweeps/table.h"
+
+namespace moetune::sweeps {
+
+using nlohmann::json;
+
+namespace {
+
+std::string percent(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
+
+std::string left_out(const LikeRuns& like) {
+  std::string text;
+  const auto add = [&](size_t count, const char* what) {
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+  };
+  add(like.num_suspect, "suspect");
+  add(like.num_unread, "that cannot be priced");
+  add(like.num_without_speed, "without a speed");
+  return text.empty() ? text : fmt::format(" Left out: {}.", text);
+}
+
+json optional_json(const std::optional<double>& value) {
+  return value ? json(*value) : json(nullptr);
+}
+
+json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
+
+std::string condition_text(const Condition& condition) {
+  return fmt::format(
+      "{} {} -> {}: {}", condition.what, condition.from, condition.to,
+      condition.ratio ? percent(*condition.ratio) : "not priced by itself: " + condition.why);
+}
+
+}  // namespace
+
+std::string like_runs_note(const LikeRuns& like) {
+  const std::string file = shown_path(like.file);
+  if (like.runs.empty()) {
+    return fmt::format(
+        "None of the {} runs of {} is like it: of a model of this shape and this task, on devices "
+        "of this generation.{}",
+        like.num_rows, file, left_out(like));
+  }
+  return fmt::format(
+      "{} of {} like runs among the {} of {}. Like it: the model's shape, the task, devices of its "
+      "generation. In front: the same devices, then the nearest length of sequences, precision and "
+      "number of GPUs, then the newest software.{}",
+      like.runs.size(), like.num_like, like.num_rows, file, left_out(like));
+}
+
+std::string like_run_title(const PublishedRow& row) {
+  const tuner::planner::PlanRun& run = row.run;
+  std::string text =
+      fmt::format("{}: {} {}, {} sequences of {} tokens, {}", row.id, row.hardware->num_devices(),
+                  row.hardware->name, run.global_batch_size, run.seq_length,
+                  spec::name_of(run.knobs.precision));
+  for (const std::string* part : {&row.software, &row.date, &row.source}) {
+    if (!part->empty()) text += "; " + *part;
+  }
+  return one_line(text);
+}
+
+std::string like_run_speed(const LikeRun& run) {
+  const RunEstimate& priced = run.estimate;
+  return fmt::format(
+      "published {}{:.0f} tokens/s a GPU; priced {:.0f} TFLOP/s ({:.0f} to {:.0f}), {:.0f} "
+      "tokens/s "
+      "({})",
+      run.row.tflops ? fmt::format("{:.0f} TFLOP/s, ", *run.row.tflops) : std::string(),
+      *run.row.tokens_per_s, priced.tflops.value, priced.tflops.low, priced.tflops.high,
+      priced.tokens_per_s.value, priced.grade);
+}
+
+std::string like_run_share(const LikeRuns& like, const LikeRun& run) {
+  if (like.tokens_per_s <= 0) return "";
+  return fmt::format("{} is priced at {:.0f} tokens/s a GPU, {:.2f} times what is published",
+                     like.is_command ? "yours" : "the first plan", like.tokens_per_s,
+                     like.tokens_per_s / *run.row.tokens_per_s);
+}
+
+std::string moved_text(const LikeRuns& like, const LikeRun& run) {
+  if (!run.broken_rule.empty()) {
+    return fmt::format("its layout is not legal for {}: {}: {}",
+                       like.is_command ? "yours" : "the plan", run.broken_rule, run.rule_text);
+  }
+  if (!run.moved_tokens_per_s) return "";
+  return fmt::format(
+      "its layout on your GPUs, with your sequences: {:.0f} tokens/s, {:.2f} times {}",
+      *run.moved_tokens_per_s, *run.moved_tokens_per_s / like.tokens_per_s,
+      like.is_command ? "yours" : "the first plan");
+}
+
+std::string to_text(const LikeRuns& like) {
+  std::string text = fmt::format("\npublished runs: {}\n", one_line(like_runs_note(like)));
+  const auto add = [&](const std::string& line) {
+    if (!line.empty()) text += "  " + one_line(line) + '\n';
+  };
+  for (size_t i = 0; i < like.runs.size(); ++i) {
+    const LikeRun& run = like.runs[i];
+    text += fmt::format("\n{}. {}\n", i + 1, like_run_title(run.row));
+    add(like_run_speed(run));
+    if (!run.row.assumed.empty()) {
+      add(fmt::format("{} things that it leaves open are assumed (--format json names them)",
+                      run.row.assumed.size()));
+    }
+    add(like_run_share(like, run));
+    for (const std::string& note : run.notes) add("note: " + note);
+    if (!run.conditions.empty()) {
+      add(fmt::format("what is no flag, from it to {}, each with all before it:",
+                      like.is_command ? "yours" : "the plan"));
+      for (const Condition& condition : run.conditions) add("  " + condition_text(condition));
+    }
+    add(moved_text(like, run));
+    if (!run.path.empty()) {
+      add("from yours to its layout, step by step, each with all steps before it:");
+      text += path_text(run.path);
+    }
+    if (!run.changes.empty()) add("from yours to its layout, each change alone:");
+    for (const KnobGain& change : run.changes) add_change(change, text);
+  }
+  return text;
+}
+
+void add_like_runs(const LikeRuns& like, json& document) {
+  document["published_note"] = like_runs_note(like);
+  json& published = document["published"] = json::array();
+  for (const LikeRun& run : like.runs) {
+    const PublishedRow& row = run.row;
+    json entry = to_json(run.estimate);
+    entry["id"] = row.id;
+    entry["source"] = row.source;
+    entry["software"] = row.software;
+    entry["date"] = row.date;
+    entry["hardware"] = row.hardware_name;
+    entry["num_gpus"] = row.hardware->num_devices();
+    entry["seq_length"] = row.run.seq_length;
+    entry["global_batch_size"] = row.run.global_batch_size;
+    entry["precision"] = spec::name_of(row.run.knobs.precision);
+    entry["knobs"] = spec::to_json(row.run.knobs);
+    entry["assumed"] = row.assumed;
+    entry["notes"] = run.notes;
+    entry["published_tflops_per_gpu"] = optional_json(row.tflops);
+    entry["published_tokens_per_s_per_gpu"] = optional_json(row.tokens_per_s);
+    entry["share_ratio"] =
+        like.tokens_per_s > 0 ? json(like.tokens_per_s / *row.tokens_per_s) : json(nullptr);
+    entry["conditions"] = json::array();
+    for (const Condition& condition : run.conditions) {
+      entry["conditions"].push_back({{"what", condition.what},
+                                     {"from", condition.from},
+                                     {"to", condition.to},
+                                     {"speed_ratio", optional_json(condition.ratio)},
+                                     {"why", text_or_null(condition.why)}});
+    }
+    entry["moved_tokens_per_s_per_gpu"] = optional_json(run.moved_tokens_per_s);
+    entry["broken_rule"] = text_or_null(run.broken_rule);
+    entry["broken_rule_text"] = text_or_null(run.rule_text);
+    entry["path"] = json::array();
+    for (const PathStep& step : run.path) {
+      entry["path"].push_back(step_json(step, like.capacity_bytes));
+    }
+    entry["changes"] = json::array();
+    for (const KnobGain& change : run.changes) entry["changes"].push_back(change_json(change));
+    published.push_back(std::move(entry));
+  }
+}
+
+}  // namespace moetune::sweeps

@@ -35,7 +35,7 @@ bool has(const std::string& html, const std::string& part) {
 BOOST_AUTO_TEST_CASE(sections_and_charts_hold_what_is_given) {
   const std::string html = render_plan(sample_plan());
   for (const char* id : {"verdict", "plans", "batches", "front", "space", "memory", "budget",
-                         "timeline", "against", "advice", "basis"}) {
+                         "timeline", "against", "published", "advice", "basis"}) {
     BOOST_TEST(has(html, "<section id=\"" + std::string(id) + "\""), id);
   }
   BOOST_TEST(!has(html, "<section id=\"misses\""));
@@ -121,6 +121,26 @@ BOOST_AUTO_TEST_CASE(the_way_to_the_plan_is_a_table) {
   BOOST_TEST(has(html, "<td>fits</td>"));
   page.against->path.clear();
   BOOST_TEST(!has(render_plan(page), "<h3>Step by step</h3>"));
+}
+
+BOOST_AUTO_TEST_CASE(published_runs_are_told_beside_yours) {
+  PlanPage page = sample_plan();
+  const std::string html = render_plan(page);
+  BOOST_TEST(has(html, "<h3>run-1: 64 H100</h3>"));
+  BOOST_TEST(has(html, "<td class=\"num\" data-value=\"310\">310</td>"));
+  BOOST_TEST(has(html,
+                 "<td>GPUs</td><td>64</td><td>16</td><td class=\"num\" "
+                 "data-value=\"1.02\">+2.0 %</td>"));
+  BOOST_TEST(has(html, "<td>not priced by itself: no such node</td>"));
+  BOOST_TEST(has(html, "<p class=\"lead\">From yours to its layout, step by step"));
+  // None is like it: a sentence.
+  page.published.clear();
+  page.published_note = "None is <like> it.";
+  const std::string none = render_plan(page);
+  BOOST_TEST(has(none, "<p class=\"reason\">None is &lt;like&gt; it.</p>"));
+  BOOST_TEST(!has(none, "run-1"));
+  page.published_note.clear();
+  BOOST_TEST(!has(render_plan(page), "<section id=\"published\""));
 }
 
 BOOST_AUTO_TEST_CASE(other_batches_are_a_table) {

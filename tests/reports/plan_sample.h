@@ -90,6 +90,20 @@ inline reports::PlanPage sample_plan(const std::string& text = "") {
       {text + "--cross-entropy-fusion-impl native", {}, 1.25, 90 * kGiB, 15 * kGiB, "oom"}};
   page.against->path[0].speed = {{1540, 1261, 1881}, text + "analytic"};
   page.against->notes = {text + "known, but not priced: --seed"};
+  page.published_note = text + "1 of 2 like runs";
+  reports::PlanPublished& published = page.published.emplace_back();
+  published.title = text + "run-1: 64 H100";
+  published.tflops = 310;
+  published.tokens_per_s = 1400;
+  published.priced_tflops = row.tflops;
+  published.priced_tokens_per_s = row.tokens_per_s;
+  published.grade = text + "calibrated";
+  published.facts = {text + "yours is priced at 0.75 times what is published"};
+  published.assumed = {text + "routing balanced"};
+  published.conditions = {{{text + "GPUs", text + "64", "16"}, 1.02, ""},
+                          {{text + "devices", text + "H200", "H100"}, {}, text + "no such node"}};
+  published.path = page.against->path;
+  published.changes = page.against->changes;
   page.thumbs = {{text + "Two replicas.", false, 0.125}};
   page.helps = {{{text + "precision", "bf16", "mxfp8"}, 0.4, kGiB, ""}};
   return page;

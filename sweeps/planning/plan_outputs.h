@@ -169,7 +169,8 @@ inline constexpr OutputKey kPathStepKeys[] = {
      "false: of none of its changes a formula or a published figure tells what it does to the "
      "step."},
     {"peak_allocated_bytes", "integer", "bytes",
-     "What the worst rank allocates with the step, graph pools included."},
+     "What the worst rank allocates with the step, with graph pools and buffers of the "
+     "dispatcher."},
     {"missing_bytes", "integer", "bytes", "What a device then lacks; not above 0: it fits."},
     {"verdict", "text", "", "fits, tight or oom, with the step."},
 };

@@ -114,21 +114,23 @@ void ImportedSteps::add_rank(uint32_t index) {
   }
   rank.is_of_experts = expert_kernels_of(trace);
   rank.is_launching.resize(trace.threads.size());
+  std::vector<Launch> launches;
   for (const ImportedOp& op : trace.ops) {
     const HostCall* call = trace.launch_of(op);
     if (call == nullptr) continue;
     // A thread that only fetches data takes no turns with the one that trains.
     if (op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph) {
-      rank.launches.push_back({call->start_ns, call->thread});
+      launches.push_back({call->start_ns, call->thread});
     }
     rank.is_launching[call->thread] = true;
   }
-  if (!std::ranges::is_sorted(rank.launches, {}, &Launch::start_ns)) {
-    std::ranges::sort(rank.launches, {}, &Launch::start_ns);
+  if (!std::ranges::is_sorted(launches, {}, &Launch::start_ns)) {
+    std::ranges::sort(launches, {}, &Launch::start_ns);
   }
+  if (!launches.empty()) rank.first_launch_ns = launches.front().start_ns;
   for (uint32_t row = 0; row < trace.calls.size(); ++row) {
     const HostCall& call = trace.calls[row];
-    if (is_stop(call) && holds_up(rank, call)) rank.stops.push_back(row);
+    if (is_stop(call) && holds_up(rank, launches, call)) rank.stops.push_back(row);
   }
   rank.loading = loading_of(trace);
   rank.program = program_of(trace);
@@ -136,12 +138,12 @@ void ImportedSteps::add_rank(uint32_t index) {
   find_stream_waits(rank);
 }
 
-bool ImportedSteps::holds_up(const Rank& rank, const HostCall& call) const {
+bool ImportedSteps::holds_up(const Rank& rank, const std::vector<Launch>& launches,
+                             const HostCall& call) {
   if (!rank.is_launching[call.thread]) return false;
   if (call.kind != CallKind::sync) return true;
-  const auto first = std::ranges::upper_bound(rank.launches, call.start_ns, {}, &Launch::start_ns);
-  return first == rank.launches.end() || first->start_ns >= call.end_ns ||
-         first->thread == call.thread;
+  const auto first = std::ranges::upper_bound(launches, call.start_ns, {}, &Launch::start_ns);
+  return first == launches.end() || first->start_ns >= call.end_ns || first->thread == call.thread;
 }
 
 void ImportedSteps::find_slices(const CollectiveMatching& matching, const PartSizes& sizes) {
@@ -203,9 +205,7 @@ ImportedSteps::StepSlice ImportedSteps::whole_trace_of(const Rank& rank,
   auto window = windows.make(WindowKind::launched);
   if (!window) window = windows.make(WindowKind::whole);
   Interval host = window->time;
-  if (!rank.launches.empty()) {
-    host.start_ns = std::min(host.start_ns, rank.launches.front().start_ns);
-  }
+  if (rank.first_launch_ns) host.start_ns = std::min(host.start_ns, *rank.first_launch_ns);
   return {std::move(window->ops), host, window->time};
 }
 

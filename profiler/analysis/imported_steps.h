@@ -126,11 +126,11 @@ class ImportedSteps {
     std::vector<bool> is_message;  ///< by row of the trace's comms: between stages
     /// By row of the trace's comms, as far as the file says it; empty with RecordNames::numbers.
     std::vector<int64_t> communicators;
-    std::vector<bool> is_of_experts;  ///< by row of the trace's ops
-    std::vector<StepSlice> slices;    ///< by step
-    std::vector<Launch> launches;     ///< of kernels and graphs, by start
-    std::vector<bool> is_launching;   ///< by thread: it launches device work
-    std::vector<uint32_t> stops;      ///< rows of blocking calls: syncs and allocations, by start
+    std::vector<bool> is_of_experts;         ///< by row of the trace's ops
+    std::vector<StepSlice> slices;           ///< by step
+    std::optional<int64_t> first_launch_ns;  ///< of a kernel or graph
+    std::vector<bool> is_launching;          ///< by thread: it launches device work
+    std::vector<uint32_t> stops;  ///< rows of blocking calls: syncs and allocations, by start
     std::vector<StreamWait> stream_waits;
     IntervalSet loading;
     IntervalSet program;
@@ -173,7 +173,9 @@ class ImportedSteps {
   void find_matched_ops(const CollectiveMatching& matching);
   void find_matched_messages(const CollectiveMatching& matching);
   [[nodiscard]] int32_t peer_of(const MatchedCollective& message, size_t part) const;
-  [[nodiscard]] bool holds_up(const Rank& rank, const HostCall& call) const;
+  /// `launches`: of kernels and graphs, by start.
+  [[nodiscard]] static bool holds_up(const Rank& rank, const std::vector<Launch>& launches,
+                                     const HostCall& call);
   /// By name and launch shape, whole ones of kernels by name: of records that are made, each
   /// written once.
   using WorkNames = std::unordered_map<uint64_t, base::InternedString>;

@@ -1,7 +1,9 @@
 #include "profiler/analysis/step_causes.h"
 
+#include <array>
 #include <map>
 #include <set>
+#include <span>
 #include <string_view>
 #include <tuple>
 #include <utility>
@@ -38,6 +40,55 @@ struct Mean {
     ++count;
   }
   [[nodiscard]] double value() const { return count == 0 ? 0 : sum / static_cast<double>(count); }
+};
+
+/// Operations of each class, ascending.
+class OpsByClass {
+ public:
+  OpsByClass(const AlikeWork& alike, size_t num_ops) : ends_(alike.num_classes() + 1) {
+    for (size_t i = 0; i < num_ops; ++i) {
+      if (alike.class_of(i) != AlikeWork::kNone) ++ends_[alike.class_of(i) + 1];
+    }
+    for (size_t id = 1; id < ends_.size(); ++id) ends_[id] += ends_[id - 1];
+    ops_.resize(ends_.back());
+    // Each is where its class begins now, and where it ends afterwards.
+    for (size_t i = 0; i < num_ops; ++i) {
+      const uint32_t id = alike.class_of(i);
+      if (id != AlikeWork::kNone) ops_[ends_[id]++] = static_cast<uint32_t>(i);
+    }
+  }
+  [[nodiscard]] std::span<const uint32_t> of(uint32_t id) const {
+    const size_t begin = id == 0 ? 0 : ends_[id - 1];
+    return std::span(ops_).subspan(begin, ends_[id] - begin);
+  }
+
+ private:
+  std::vector<uint32_t> ends_;
+  std::vector<uint32_t> ops_;
+};
+
+/// By class, added in their order, and trace.
+class RatiosByClass {
+ public:
+  void add(const std::map<uint32_t, double>& by_trace) {
+    begins_.push_back(rows_.size());
+    for (const auto& [trace, ratio] : by_trace) rows_.push_back({trace, ratio});
+  }
+  [[nodiscard]] std::optional<double> of(uint32_t id, uint32_t trace) const {
+    const auto at = [&](size_t row) { return rows_.begin() + static_cast<std::ptrdiff_t>(row); };
+    const auto end = at(id + 1 < begins_.size() ? begins_[id + 1] : rows_.size());
+    const auto found = std::ranges::lower_bound(at(begins_[id]), end, trace, {}, &Row::trace);
+    if (found == end || found->trace != trace) return std::nullopt;
+    return found->ratio;
+  }
+
+ private:
+  struct Row {
+    uint32_t trace = 0;
+    double ratio = 0;
+  };
+  std::vector<size_t> begins_;  ///< by class
+  std::vector<Row> rows_;
 };
 
 }  // namespace
@@ -306,11 +357,6 @@ void StepCauses::find_usual_gap() {
 void StepCauses::compare_ranks() {
   const Ops& ops = run_.ops();
   if (run_.traces().size() < 2) return;
-  std::vector<std::map<uint32_t, WorkTimes>> classes(alike_.num_classes());
-  for (size_t i = 0; i < ops.size(); ++i) {
-    const uint32_t id = alike_.class_of(i);
-    if (id != AlikeWork::kNone) classes[id][ops[i].trace].add(ops[i].duration_ns);
-  }
   struct Work {
     double own = 0;
     double fastest = 0;
@@ -330,52 +376,63 @@ void StepCauses::compare_ranks() {
     }
   };
   std::vector<RankWork> work(run_.traces().size());
-  std::vector<std::map<uint32_t, double>> fastest(classes.size());
-  std::vector<std::map<uint32_t, double>> even(classes.size());
-  for (uint32_t id = 0; id < classes.size(); ++id) {
-    for (auto& [trace, times] : classes[id]) times.sort();
-    fastest[id] = ratios_to_fastest(classes[id], alike_.is_sized(id));
-    if (fastest[id].empty()) continue;
-    if (alike_.is_of_experts(id)) even[id] = ratios_to_mean(classes[id]);
-    for (const auto& [trace, times] : classes[id]) {
-      const Work own = {times.sum(), times.sum() * fastest[id].at(trace)};
+  // One class after the other: the times of all together take as much memory as the step.
+  const OpsByClass by_class(alike_, ops.size());
+  RatiosByClass fastest;
+  RatiosByClass even;
+  for (uint32_t id = 0; id < alike_.num_classes(); ++id) {
+    std::map<uint32_t, WorkTimes> ranks;
+    for (const uint32_t i : by_class.of(id)) ranks[ops[i].trace].add(ops[i].duration_ns);
+    for (auto& [trace, times] : ranks) times.sort();
+    const std::map<uint32_t, double> ratios = ratios_to_fastest(ranks, alike_.is_sized(id));
+    fastest.add(ratios);
+    even.add(alike_.is_of_experts(id) && !ratios.empty() ? ratios_to_mean(ranks)
+                                                         : std::map<uint32_t, double>());
+    if (ratios.empty()) continue;
+    for (const auto& [trace, times] : ranks) {
+      const Work own = {times.sum(), times.sum() * ratios.at(trace)};
       (alike_.is_of_experts(id) ? work[trace].experts : work[trace].other) += own;
       work[trace].all += own;
     }
   }
-  const auto ratio_in = [](const std::map<uint32_t, double>& ratios, uint32_t trace) {
-    const auto found = ratios.find(trace);
-    return found == ratios.end() ? std::nullopt : std::optional(found->second);
-  };
   for (size_t i = 0; i < ops.size(); ++i) {
     const uint32_t id = alike_.class_of(i);
     if (id == AlikeWork::kNone) continue;
     const RankWork& rank = work[ops[i].trace];
     const auto duration = static_cast<double>(ops[i].duration_ns);
     if (rank.has_uneven_experts()) {
-      const double ratio = ratio_in(even[id], ops[i].trace).value_or(1);
+      const double ratio = even.of(id, ops[i].trace).value_or(1);
       if (kAlikeRatio * ratio <= 1) set(balanced_ns_, i, static_cast<int64_t>(duration * ratio));
       continue;
     }
     if (!rank.all.is_slow()) continue;
     // Of work that no other rank has, as of the rest.
-    const double ratio =
-        ratio_in(fastest[id], ops[i].trace).value_or(rank.all.fastest / rank.all.own);
+    const double ratio = fastest.of(id, ops[i].trace).value_or(rank.all.fastest / rank.all.own);
     set(fastest_ns_, i, static_cast<int64_t>(duration * ratio));
   }
 }
 
 void StepCauses::compare_beside_collectives(const StepFacts& facts) {
-  const Ops& ops = run_.ops();
   if ((all_traits_ & kCollective) == 0) return;
-  std::vector<std::vector<Interval>> collectives(run_.traces().size());
-  for (size_t i = 0; i < ops.size(); ++i) {
+  const Ops& ops = run_.ops();
+  for (size_t first = 0; first < ops.size();) {
+    size_t end = first;
+    while (end < ops.size() && ops[end].trace == ops[first].trace) ++end;
+    compare_beside_collectives(facts, first, end);
+    first = end;
+  }
+}
+
+void StepCauses::compare_beside_collectives(const StepFacts& facts, size_t first, size_t end) {
+  const Ops& ops = run_.ops();
+  std::vector<Interval> collectives;
+  for (size_t i = first; i < end; ++i) {
     if ((traits_[i] & kCollective) == 0) continue;
     const TraceRecord& record = run_.record_of(ops[i]);
-    collectives[ops[i].trace].push_back({record.start_ns, record.end_ns});
+    collectives.push_back({record.start_ns, record.end_ns});
   }
-  std::vector<IntervalSet> sets;
-  for (std::vector<Interval>& one : collectives) sets.emplace_back(std::move(one));
+  if (collectives.empty()) return;
+  const IntervalSet set_of_them(std::move(collectives));
   struct Sides {
     WorkTimes alone;
     WorkTimes beside;  ///< for the most part, where no size is known
@@ -392,45 +449,46 @@ void StepCauses::compare_beside_collectives(const StepFacts& facts) {
       return is_slowed ? std::min(1.0, (own_ns - free_ns) / covered_ns) : 0;
     }
   };
-  std::map<std::pair<uint32_t, uint32_t>, Sides> classes;  // by trace and class
-  std::map<std::pair<uint32_t, bool>, Roofline::Sum> alone_sums;
-  std::vector<double> parts(ops.size());  // covered
+  std::map<uint32_t, Sides> classes;
+  std::array<Roofline::Sum, 2> alone_sums;  // by whether arithmetic binds
+  std::vector<double> parts(end - first);   // covered
   const Roofline roofline(facts);
   const auto is_beside = [&](size_t i) {
-    return parts[i] > (alike_.is_sized(alike_.class_of(i)) ? kAlonePart : 0.5);
+    return parts[i - first] > (alike_.is_sized(alike_.class_of(i)) ? kAlonePart : 0.5);
   };
-  for (size_t i = 0; i < ops.size(); ++i) {
+  for (size_t i = first; i < end; ++i) {
     if (!is_kernel(i) || ops[i].duration_ns <= 0) continue;
     const TraceRecord& record = run_.record_of(ops[i]);
-    parts[i] =
-        static_cast<double>(covered_ns(sets[ops[i].trace], {record.start_ns, record.end_ns})) /
-        static_cast<double>(ops[i].duration_ns);
-    Sides& sides = classes[{ops[i].trace, alike_.class_of(i)}];
+    double& part = parts[i - first];
+    part = static_cast<double>(covered_ns(set_of_them, {record.start_ns, record.end_ns})) /
+           static_cast<double>(ops[i].duration_ns);
+    Sides& sides = classes[alike_.class_of(i)];
     if (is_beside(i)) sides.beside.add(ops[i].duration_ns);
-    if (parts[i] <= kAlonePart) sides.alone.add(ops[i].duration_ns);
-    if (parts[i] <= 0) {
-      alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].add(roofline.least_ns(record),
-                                                                     ops[i].duration_ns);
+    if (part <= kAlonePart) sides.alone.add(ops[i].duration_ns);
+    if (part <= 0) {
+      alone_sums[roofline.is_flop_bound(record) ? 1 : 0].add(roofline.least_ns(record),
+                                                             ops[i].duration_ns);
     }
   }
-  for (auto& [key, sides] : classes) {
+  for (auto& [id, sides] : classes) {
     sides.alone.sort();
     sides.beside.sort();
-    if (alike_.is_sized(key.second)) continue;
+    if (alike_.is_sized(id)) continue;
     sides.alone_groups = size_groups_of(sides.alone);
     sides.beside_groups = size_groups_of(sides.beside);
   }
-  for (size_t i = 0; i < ops.size(); ++i) {
-    if (parts[i] <= 0 || !is_beside(i)) continue;
+  for (size_t i = first; i < end; ++i) {
+    const double part = parts[i - first];
+    if (part <= 0 || !is_beside(i)) continue;
     const auto own_ns = static_cast<double>(ops[i].duration_ns);
-    Sides& sides = classes.at({ops[i].trace, alike_.class_of(i)});
+    Sides& sides = classes.at(alike_.class_of(i));
     double free_ns = 0;
     if (alike_.is_sized(alike_.class_of(i))) {
       const TraceRecord& record = run_.record_of(ops[i]);
       free_ns = sides.alone.count() > 0
                     ? sides.alone.mean()
                     : roofline.least_ns(record) /
-                          alone_sums[{ops[i].trace, roofline.is_flop_bound(record)}].ratio();
+                          alone_sums[roofline.is_flop_bound(record) ? 1 : 0].ratio();
     } else {
       const auto group =
           std::ranges::lower_bound(sides.beside_groups, own_ns, {}, &SizeGroup::longest_ns);
@@ -439,18 +497,19 @@ void StepCauses::compare_beside_collectives(const StepFacts& facts) {
       if (free_ns > 0) set(free_ns_, i, static_cast<int64_t>(free_ns));
     }
     if (!(free_ns > 0)) continue;
-    sides.covered_ns += parts[i] * own_ns;
+    sides.covered_ns += part * own_ns;
     sides.own_ns += own_ns;
     sides.free_ns += free_ns;
   }
   // What alike work loses while it is covered, this loses as long as it is.
-  for (size_t i = 0; i < ops.size(); ++i) {
-    if (parts[i] <= kAlonePart || (!free_ns_.empty() && free_ns_[i] >= 0)) continue;
+  for (size_t i = first; i < end; ++i) {
+    const double part = parts[i - first];
+    if (part <= kAlonePart || (!free_ns_.empty() && free_ns_[i] >= 0)) continue;
     const bool may_have_other_size = is_beside(i) && !alike_.is_sized(alike_.class_of(i));
     if (may_have_other_size) continue;
-    const double taken = classes.at({ops[i].trace, alike_.class_of(i)}).taken();
+    const double taken = classes.at(alike_.class_of(i)).taken();
     const auto own_ns = static_cast<double>(ops[i].duration_ns);
-    if (taken > 0) set(free_ns_, i, static_cast<int64_t>(own_ns * (1 - taken * parts[i])));
+    if (taken > 0) set(free_ns_, i, static_cast<int64_t>(own_ns * (1 - taken * part)));
   }
 }
 

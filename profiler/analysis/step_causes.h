@@ -145,6 +145,8 @@ class StepCauses {
   /// is known, work that is covered for the most part takes as long as work of the rank that may be
   /// of the same size (alone_ns); from what that loses follows what the rest loses.
   void compare_beside_collectives(const StepFacts& facts);
+  /// The same of one rank's operations, which are next to each other.
+  void compare_beside_collectives(const StepFacts& facts, size_t first, size_t end);
 
   /// Alike communication of the communicator that moves it fastest, where whole ones are slower;
   /// messages of imported traces by links.

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "kernels/base/interned_string.h"
-#include "kernels/base/large_memory.h"
 
 namespace moetune::profiler {
 namespace {
@@ -43,11 +42,10 @@ class NameNumbers {
 
 /// What alike work has in common.
 struct WorkKey {
-  static constexpr uint32_t kNoKernel = 0xFFFFFFFF;
   // Both 0: the size is not known.
   int64_t flops = 0;
   int64_t bytes = 0;
-  uint32_t name = kNoKernel;
+  uint32_t name = 0;
   // Where the size is not known, the names of the kernels next to it on its stream; 0: none.
   uint32_t before = 0;
   uint32_t behind = 0;
@@ -77,19 +75,24 @@ using Counts = std::pair<size_t, size_t>;
 AlikeWork::AlikeWork(const ReplayedRun& run) {
   const std::vector<ReplayOp>& ops = run.ops();
   class_of_.assign(ops.size(), kNone);
+  std::unordered_map<WorkKey, uint32_t, WorkKeyHash> ids;
+  const auto add = [&](size_t op, const WorkKey& key) {
+    const auto [at, is_new] = ids.try_emplace(key, static_cast<uint32_t>(traits_.size()));
+    if (is_new) traits_.push_back({key.is_sized(), key.is_of_experts});
+    class_of_[op] = at->second;
+  };
+  /// The kernel that was launched last, whose key lacks what is behind it.
   struct Last {
     size_t op = 0;
+    WorkKey key;
     uint32_t name = 0;  ///< without threads
   };
-  std::vector<WorkKey> keys;  // by operation
-  base::reserve_large(keys, ops.size());
-  keys.resize(ops.size());
   NameNumbers numbers;
   std::map<std::pair<uint32_t, int32_t>, Last> lasts;  // by trace and stream
   for (size_t i = 0; i < ops.size(); ++i) {
     const TraceRecord& record = run.record_of(ops[i]);
     if (record.kind != RecordKind::kernel) continue;
-    WorkKey& key = keys[i];
+    WorkKey key;
     if (record.flops > 0 || record.bytes > 0) {
       key.flops = record.flops;
       key.bytes = record.bytes;
@@ -97,20 +100,32 @@ AlikeWork::AlikeWork(const ReplayedRun& run) {
     key.is_of_experts = record.is_of_experts && !key.is_sized();
     const NameIds name = numbers.of(record.name);
     key.name = key.is_of_experts ? name.without_threads : name.whole;
-    const auto [at, is_first] =
-        lasts.try_emplace({ops[i].trace, record.stream}, Last{i, name.without_threads});
-    if (is_first) continue;
-    const Last other = std::exchange(at->second, {i, name.without_threads});
-    if (!key.is_sized()) key.before = other.name;
-    if (!keys[other.op].is_sized()) keys[other.op].behind = name.without_threads;
+    const auto [at, is_first] = lasts.try_emplace({ops[i].trace, record.stream});
+    Last& last = at->second;
+    if (!is_first) {
+      if (!key.is_sized()) key.before = last.name;
+      if (!last.key.is_sized()) last.key.behind = name.without_threads;
+      add(last.op, last.key);
+    }
+    last = {i, key, name.without_threads};
   }
-  std::unordered_map<WorkKey, uint32_t, WorkKeyHash> ids;
-  for (size_t i = 0; i < ops.size(); ++i) {
-    if (keys[i].name == WorkKey::kNoKernel) continue;
-    const auto [at, is_new] = ids.try_emplace(keys[i], static_cast<uint32_t>(traits_.size()));
-    if (is_new) traits_.push_back({keys[i].is_sized(), keys[i].is_of_experts});
-    class_of_[i] = at->second;
+  for (const auto& [stream, last] : lasts) add(last.op, last.key);
+  number_by_op();
+}
+
+void AlikeWork::number_by_op() {
+  std::vector<uint32_t> numbers(traits_.size(), kNone);
+  std::vector<Traits> traits;
+  traits.reserve(traits_.size());
+  for (uint32_t& id : class_of_) {
+    if (id == kNone) continue;
+    if (numbers[id] == kNone) {
+      numbers[id] = static_cast<uint32_t>(traits.size());
+      traits.push_back(traits_[id]);
+    }
+    id = numbers[id];
   }
+  traits_ = std::move(traits);
 }
 
 void WorkTimes::sort() {

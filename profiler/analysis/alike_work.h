@@ -37,6 +37,9 @@ class AlikeWork {
     bool is_sized = false;
     bool is_of_experts = false;
   };
+  /// By the first operation of each: sums over classes do not depend on how these were found.
+  void number_by_op();
+
   std::vector<uint32_t> class_of_;  ///< by op
   std::vector<Traits> traits_;      ///< by class
 };

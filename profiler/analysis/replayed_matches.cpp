@@ -29,16 +29,16 @@ void ReplayedRun::match(const GroupInstances& communicators) {
     const int64_t communicator = key == communicators.end() ? 0 : key->second;
     const auto found = instances.try_emplace({record.group, communicator}, num_instances_);
     if (found.second) ++num_instances_;
-    links_[place].instance = found.first->second;
+    exchange_of(place).instance = found.first->second;
     if (record.kind == RecordKind::collective && record.sequence >= 0) {
-      members[{links_[place].instance, record.sequence}].push_back(place);
+      members[{exchange_of(place).instance, record.sequence}].push_back(place);
     }
   }
   for (const auto& [instance, places] : members) {
     // One that nobody else has recorded keeps its length: who was late is not in the traces.
     if (places.size() < 2) continue;
     for (const uint32_t place : places) {
-      links_[place].meeting = static_cast<uint32_t>(meetings_.size());
+      exchange_of(place).meeting = static_cast<uint32_t>(meetings_.size());
     }
     meetings_.push_back(static_cast<uint32_t>(places.size()));
   }
@@ -52,14 +52,14 @@ void ReplayedRun::match_messages() {
     const TraceRecord& record = record_of(ops_[place]);
     if (record.kind != RecordKind::p2p) continue;
     if (is_numbered(record)) {
-      numbered[{links_[place].instance, record.sequence}].push_back(place);
+      numbered[{exchange_of(place).instance, record.sequence}].push_back(place);
       continue;
     }
-    std::vector<int32_t>& ranks = ring[links_[place].instance];
+    std::vector<int32_t>& ranks = ring[exchange_of(place).instance];
     if (ranks.empty() || ranks.back() != record.rank) ranks.push_back(record.rank);
     if (is_receive(record)) continue;
-    sends[{links_[place].instance, record.rank, is_backward(record), record.micro_batch}].push_back(
-        place);
+    sends[{exchange_of(place).instance, record.rank, is_backward(record), record.micro_batch}]
+        .push_back(place);
     ops_[place].slot_wait_ns =
         std::max<int64_t>(0, record.end_ns - record.start_ns - ops_[place].duration_ns);
   }
@@ -67,18 +67,18 @@ void ReplayedRun::match_messages() {
   for (const uint32_t place : communication_) {
     const TraceRecord& record = record_of(ops_[place]);
     if (!is_receive(record) || is_numbered(record)) continue;
-    const std::vector<int32_t>& ranks = ring[links_[place].instance];
+    const std::vector<int32_t>& ranks = ring[exchange_of(place).instance];
     const size_t n = ranks.size();
     const auto own = static_cast<size_t>(std::ranges::find(ranks, record.rank) - ranks.begin());
     const int32_t peer = ranks[is_backward(record) ? (own + 1) % n : (own + n - 1) % n];
     const auto queue =
-        sends.find({links_[place].instance, peer, is_backward(record), record.micro_batch});
+        sends.find({exchange_of(place).instance, peer, is_backward(record), record.micro_batch});
     if (queue == sends.end() || queue->second.empty()) continue;
-    links_[place].sender = queue->second.front();
+    exchange_of(place).sender = queue->second.front();
     queue->second.pop_front();
   }
   for (const auto& [number, ends] : numbered) match_numbered(ends);
-  const auto has_sender = [&](uint32_t place) { return links_[place].sender != kNone; };
+  const auto has_sender = [&](uint32_t place) { return exchange_of(place).sender != kNone; };
   waits_for_later_ = !meetings_.empty() || std::ranges::any_of(communication_, has_sender);
 }
 
@@ -86,15 +86,15 @@ std::vector<uint32_t> ReplayedRun::awaited_elsewhere() const {
   std::vector<uint32_t> latest(meetings_.size(), kNoPlace);
   const auto start_of = [&](uint32_t place) { return record_of(ops_[place]).start_ns; };
   for (const uint32_t place : communication_) {
-    const uint32_t meeting = links_[place].meeting;
+    const uint32_t meeting = exchange_of(place).meeting;
     if (meeting == kNone) continue;
     uint32_t& last = latest[meeting];
     if (last == kNoPlace || start_of(place) > start_of(last)) last = place;
   }
   std::vector<uint32_t> awaited(ops_.size(), kNoPlace);
   for (const uint32_t place : communication_) {
-    const Links& links = links_[place];
-    const uint32_t other = links.meeting == kNone ? links.sender : latest[links.meeting];
+    const Exchange& own = exchange_of(place);
+    const uint32_t other = own.meeting == kNone ? own.sender : latest[own.meeting];
     if (other != kNoPlace && ops_[other].trace != ops_[place].trace) awaited[place] = other;
   }
   return awaited;
@@ -111,7 +111,7 @@ void ReplayedRun::match_numbered(const std::vector<uint32_t>& ends) {
   const bool is_between_two = ends.size() == 2 && ops_[ends[0]].trace != ops_[ends[1]].trace;
   if (is_between_two && last_start_ns <= first_end_ns) {
     for (const uint32_t place : ends) {
-      links_[place].meeting = static_cast<uint32_t>(meetings_.size());
+      exchange_of(place).meeting = static_cast<uint32_t>(meetings_.size());
     }
     meetings_.push_back(2);
     return;
@@ -123,8 +123,8 @@ void ReplayedRun::match_numbered(const std::vector<uint32_t>& ends) {
     const int64_t length_ns = record.end_ns - record.start_ns;
     if (is_between_two && is_receive(record) && !is_receive(record_of(ops_[other])) &&
         record_of(ops_[other]).end_ns < record.start_ns) {
-      links_[place].sender = other;
-      links_[place].receive_ns = length_ns;
+      exchange_of(place).sender = other;
+      exchange_of(place).receive_ns = length_ns;
     } else {
       ops_[place].slot_wait_ns = length_ns - ops_[place].duration_ns;
     }

@@ -115,8 +115,6 @@ void ReplayedRun::add_further(uint32_t place, uint32_t first, const Find& find) 
 
 int64_t ReplayedRun::add_rank(uint32_t trace) {
   const StepTrace& step = traces_[trace];
-  RankRows& rank = ranks_.emplace_back();
-  base::reserve_large(rank.ops, step.records.size());
   RowsById by_id(step.records);
   std::map<int32_t, uint32_t> last_on_stream;
   int64_t host_ns = step.start_ns;
@@ -128,8 +126,11 @@ int64_t ReplayedRun::add_rank(uint32_t trace) {
     const auto place = static_cast<uint32_t>(ops_.size());
     ReplayOp& op = ops_.emplace_back();
     Links& links = links_.emplace_back();
-    rank.ops.push_back(place);
-    if (!record.group.empty() || record.kind == RecordKind::p2p) communication_.push_back(place);
+    if (!record.group.empty() || record.kind == RecordKind::p2p) {
+      links.exchange = static_cast<uint32_t>(exchanges_.size());
+      exchanges_.emplace_back();
+      communication_.push_back(place);
+    }
     op.trace = trace;
     op.row = row;
     op.gap_ns = std::max<int64_t>(0, record.launch_start_ns - host_ns);
@@ -163,6 +164,7 @@ int64_t ReplayedRun::add_rank(uint32_t trace) {
     const auto [before, is_first] = last_on_stream.try_emplace(record.stream, place);
     if (!is_first) links.before = std::exchange(before->second, place);
   }
+  ranks_.push_back({first, static_cast<uint32_t>(ops_.size())});
   return last_ns;
 }
 
@@ -187,16 +189,16 @@ int64_t ReplayedRun::add_latency(uint32_t place, int64_t launched_ns, int64_t be
 }
 
 void ReplayedRun::find_slack(std::span<const DeviceWork> others) {
-  for (const RankRows& rank : ranks_) {
+  for (const RankOps& rank : ranks_) {
     // Ends of device work, by time, to find who ended when something started that nobody explains.
     std::vector<std::pair<int64_t, uint32_t>> ends;
-    base::reserve_large(ends, rank.ops.size());
-    for (const uint32_t place : rank.ops) {
+    base::reserve_large(ends, rank.end - rank.begin);
+    for (uint32_t place = rank.begin; place < rank.end; ++place) {
       if (!links_[place].is_on_host) ends.emplace_back(record_of(ops_[place]).end_ns, place);
     }
     std::sort(ends.begin(), ends.end());
     size_t near = 0;
-    for (const uint32_t place : rank.ops) {
+    for (uint32_t place = rank.begin; place < rank.end; ++place) {
       ReplayOp& op = ops_[place];
       Links& links = links_[place];
       const TraceRecord& record = record_of(op);
@@ -253,8 +255,8 @@ void ReplayedRun::find_slack(std::span<const DeviceWork> others) {
         op.slack_ns -= op.shared_ns;
       }
       if (record.group.empty()) continue;
-      const bool is_alone = record.kind == RecordKind::collective && links.meeting == kNone;
-      const bool is_lost = is_receive(record) && !is_numbered(record) && links.sender == kNone;
+      const bool is_alone = record.kind == RecordKind::collective && meeting_of(links) == kNone;
+      const bool is_lost = is_receive(record) && !is_numbered(record) && sender_of(links) == kNone;
       if (is_alone || is_lost) {
         op.slack_ns += record.end_ns - record.start_ns - op.duration_ns;
       }
@@ -275,7 +277,7 @@ void ReplayedRun::add_edge(const TraceRecord& record, bool is_inferred, int64_t 
 }
 
 void ReplayedRun::find_queue_waits() {
-  for (const RankRows& rank : ranks_) {
+  for (const RankOps& rank : ranks_) {
     std::map<int32_t, std::vector<uint32_t>> launched;  // by stream
     // Of what runs at a moment, that on the operation's own stream: it never begins after what is
     // ahead of the operation. Else that which began last: the queue has moved on then.
@@ -296,7 +298,7 @@ void ReplayedRun::find_queue_waits() {
       }
       return last;
     };
-    for (const uint32_t place : rank.ops) {
+    for (uint32_t place = rank.begin; place < rank.end; ++place) {
       ReplayOp& op = ops_[place];
       const TraceRecord& record = record_of(op);
       if (is_on_host(record)) continue;

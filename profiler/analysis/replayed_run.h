@@ -82,7 +82,9 @@ class ReplayedRun {
   }
   [[nodiscard]] std::span<const StepTrace> traces() const { return traces_; }
   /// Communication: index of its communicator; other records: -1.
-  [[nodiscard]] int32_t instance_of(size_t op) const { return links_[op].instance; }
+  [[nodiscard]] int32_t instance_of(size_t op) const {
+    return links_[op].exchange == kNone ? -1 : exchange_of(op).instance;
+  }
   [[nodiscard]] int32_t num_instances() const { return num_instances_; }
 
   /// What an operation waits for on another stream of its rank, as the trace says it or as it was
@@ -128,30 +130,50 @@ class ReplayedRun {
     int64_t lag_ns = 0;         ///< start minus the producer's end; negative: part of it suffices
     int64_t latency_ns = 0;     ///< from its launch to its start, if nothing else delayed it
     int64_t gap_ns = 0;  ///< from the end of `before` to its start, if nothing else delayed it
-    uint32_t meeting = kNone;  ///< collectives: index of meetings_
-    uint32_t sender = kNone;   ///< receives: the send of the message
-    int64_t receive_ns = 0;    ///< receives: their time if the message has arrived before
+    uint32_t exchange = kNone;  ///< communication: index of exchanges_
+    uint32_t further = kNone;   ///< first of its further waits
+    bool is_on_host = false;
     /// For a launch that waited for the device: the op that ran when it returned.
     uint32_t queued_behind = kNone;
-    uint32_t further = kNone;  ///< first of its further waits
     /// If that op is a communication that the launched op waits for: how long before its end the
     /// launch returned. The launch then follows the end, which comes earlier when other ranks do.
     /// 0: it follows the start.
     int64_t queue_lead_ns = 0;
-    int32_t instance = -1;
-    bool is_on_host = false;
   };
+  /// What only communication has, which is a small part of the operations.
+  struct Exchange {
+    uint32_t meeting = kNone;  ///< collectives: index of meetings_
+    uint32_t sender = kNone;   ///< receives: the send of the message
+    int64_t receive_ns = 0;    ///< receives: their time if the message has arrived before
+    int32_t instance = -1;
+  };
+  // A replay holds one of both for each record of its step, beside the record.
+  static_assert(sizeof(ReplayOp) + sizeof(Links) <= 128);
   /// What an operation waits for beside its producer. Those of one are next to each other.
   struct FurtherLink {
     uint32_t op = kNone;
     uint32_t producer = kNone;
     int64_t lag_ns = 0;  ///< as of the producer
   };
-  struct RankRows {
-    std::vector<uint32_t> ops;  ///< in program order, contiguous in ops_
+  /// One rank's operations, in program order.
+  struct RankOps {
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    [[nodiscard]] bool empty() const { return begin == end; }
   };
   class Ordering;
 
+  [[nodiscard]] Exchange& exchange_of(size_t op) { return exchanges_[links_[op].exchange]; }
+  [[nodiscard]] const Exchange& exchange_of(size_t op) const {
+    return exchanges_[links_[op].exchange];
+  }
+  /// kNone: none.
+  [[nodiscard]] uint32_t meeting_of(const Links& links) const {
+    return links.exchange == kNone ? kNone : exchanges_[links.exchange].meeting;
+  }
+  [[nodiscard]] uint32_t sender_of(const Links& links) const {
+    return links.exchange == kNone ? kNone : exchanges_[links.exchange].sender;
+  }
   /// Returns the last time of its records.
   int64_t add_rank(uint32_t trace);
   /// `find`: the row of an id.
@@ -189,7 +211,8 @@ class ReplayedRun {
   std::vector<Links> links_;
   std::vector<FurtherLink> further_;  ///< by operation
   std::vector<uint32_t> communication_;
-  std::vector<RankRows> ranks_;
+  std::vector<Exchange> exchanges_;  ///< as communication_
+  std::vector<RankOps> ranks_;
   std::vector<uint32_t> meetings_;  ///< number of members of each
   /// Launches and operations in an order in which each follows all that it waits for. An entry is
   /// the operation's index, shifted, with bits for what happens then: the host goes on after a

@@ -28,21 +28,21 @@ class ReplayedRun::Ordering {
         has_begun_(run.ops_.size()),
         has_ended_(run.ops_.size()),
         arrived_(run.meetings_.size()) {
-    base::reserve_large(first_edge_, num_open_.size() + 1);
-    first_edge_.resize(num_open_.size() + 1);
-    for_each_edge([&](size_t event, uint32_t /*part*/) { ++first_edge_[event + 1]; });
+    base::reserve_large(first_edge_, num_open_.size() + 2);
+    first_edge_.resize(num_open_.size() + 2);
+    for_each_edge([&](size_t event, uint32_t /*part*/) { ++first_edge_[event + 2]; });
     for (size_t i = 1; i < first_edge_.size(); ++i) first_edge_[i] += first_edge_[i - 1];
     base::reserve_large(edges_, first_edge_.back());
     edges_.resize(first_edge_.back());
-    std::vector<uint32_t> next(first_edge_.begin(), first_edge_.end() - 1);
+    // The entry behind an event's own is where its next part goes, and at last where it ends.
     for_each_edge([&](size_t event, uint32_t part) {
-      edges_[next[event]++] = part;
+      edges_[first_edge_[event + 1]++] = part;
       ++num_open_[part];
     });
     // A launch comes behind the one before it, and ahead of its operation.
-    for (const RankRows& rank : run.ranks_) {
-      for (const uint32_t place : rank.ops) {
-        if (place != rank.ops.front()) ++num_open_[launch_of(place)];
+    for (const RankOps& rank : run.ranks_) {
+      for (uint32_t place = rank.begin; place < rank.end; ++place) {
+        if (place != rank.begin) ++num_open_[launch_of(place)];
         if (!is_host(place)) ++num_open_[device_of(place)];
       }
     }
@@ -50,12 +50,13 @@ class ReplayedRun::Ordering {
 
   std::vector<uint32_t> find() {
     base::reserve_large(order_, run_.ops_.size());
-    for (const RankRows& rank : run_.ranks_) {
-      if (!rank.ops.empty() && num_open_[launch_of(rank.ops.front())] == 0) {
-        ready_.push_back(launch_of(rank.ops.front()));
+    for (const RankOps& rank : run_.ranks_) {
+      if (!rank.empty() && num_open_[launch_of(rank.begin)] == 0) {
+        ready_.push_back(launch_of(rank.begin));
       }
     }
-    std::vector<size_t> first_open(run_.ranks_.size());
+    std::vector<uint32_t> first_open = first_ops();
+    first_unlaunched_ = first_ops();
     do {
       while (!ready_.empty()) {
         const uint32_t part = ready_.back();
@@ -72,6 +73,12 @@ class ReplayedRun::Ordering {
   static size_t begin_of(uint32_t place) { return 2 * size_t{place}; }
   static size_t end_of(uint32_t place) { return 2 * size_t{place} + 1; }
   [[nodiscard]] bool is_host(uint32_t place) const { return run_.links_[place].is_on_host; }
+  /// By rank.
+  [[nodiscard]] std::vector<uint32_t> first_ops() const {
+    std::vector<uint32_t> first;
+    for (const RankOps& rank : run_.ranks_) first.push_back(rank.begin);
+    return first;
+  }
 
   /// Calls `visit(event, part that waits for it)`.
   template <typename Visit>
@@ -83,7 +90,8 @@ class ReplayedRun::Ordering {
       run_.for_each_further(place,
                             [&](const FurtherLink& link) { visit(end_of(link.producer), own); });
       if (links.before != kNone) visit(end_of(links.before), own);
-      if (links.sender != kNone) visit(end_of(links.sender), own);
+      const uint32_t sender = run_.sender_of(links);
+      if (sender != kNone) visit(end_of(sender), own);
       if (links.queued_behind == kNone) continue;
       const bool is_end = links.queue_lead_ns > 0;
       visit(is_end ? end_of(links.queued_behind) : begin_of(links.queued_behind), launch_of(place));
@@ -103,8 +111,7 @@ class ReplayedRun::Ordering {
     if (part == launch_of(place)) {
       order_.push_back(entry | kLaunch);
       is_launched_[place] = true;
-      const std::vector<uint32_t>& own = run_.ranks_[run_.ops_[place].trace].ops;
-      if (place != own.back()) release(launch_of(place + 1));
+      if (place + 1 != run_.ranks_[run_.ops_[place].trace].end) release(launch_of(place + 1));
       if (is_host(place)) {
         end(place);
       } else {
@@ -120,7 +127,7 @@ class ReplayedRun::Ordering {
     }
     has_begun_[place] = true;
     release_all(begin_of(place));
-    const uint32_t meeting = run_.links_[place].meeting;
+    const uint32_t meeting = run_.meeting_of(run_.links_[place]);
     if (meeting == kNone) return end(place);
     arrived_[meeting].push_back(place);
     if (arrived_[meeting].size() < run_.meetings_[meeting]) return;
@@ -135,25 +142,23 @@ class ReplayedRun::Ordering {
   /// Lost records or wrong sequences have made ranks wait for each other: the first operation that
   /// stands still goes on by itself, with the time that it took. All before it on its own rank has
   /// ended, so it waits for another one. False where nothing is left.
-  bool let_go(std::vector<size_t>& first_open) {
+  bool let_go(std::vector<uint32_t>& first_open) {
     if (launch_one()) return true;
     for (size_t rank = 0; rank < run_.ranks_.size(); ++rank) {
-      const std::vector<uint32_t>& own = run_.ranks_[rank].ops;
-      size_t& at = first_open[rank];
-      while (at < own.size() && has_ended_[own[at]]) ++at;
-      if (at == own.size()) continue;
-      const uint32_t place = own[at];
+      uint32_t& place = first_open[rank];
+      while (place < run_.ranks_[rank].end && has_ended_[place]) ++place;
+      if (place == run_.ranks_[rank].end) continue;
       ReplayOp& op = run_.ops_[place];
-      Links& links = run_.links_[place];
       const TraceRecord& record = run_.record_of(op);
       op.slack_ns += record.end_ns - record.start_ns - op.duration_ns;
       if (has_begun_[place]) {
-        --run_.meetings_[links.meeting];
-        std::erase(arrived_[links.meeting], place);
-        links.meeting = kNone;
+        uint32_t& meeting = run_.exchange_of(place).meeting;
+        --run_.meetings_[meeting];
+        std::erase(arrived_[meeting], place);
+        meeting = kNone;
         end(place);
       } else {
-        links.sender = kNone;
+        if (run_.links_[place].exchange != kNone) run_.exchange_of(place).sender = kNone;
         let_go(is_launched_[place] ? device_of(place) : launch_of(place));
       }
       return true;
@@ -170,29 +175,27 @@ class ReplayedRun::Ordering {
   /// Of launches that are thought to follow the end of a communication: that waits for something
   /// launched later, so the first follows its start. False where there is none.
   bool launch_one() {
-    first_unlaunched_.resize(run_.ranks_.size());
     for (size_t rank = 0; rank < run_.ranks_.size(); ++rank) {
-      const std::vector<uint32_t>& own = run_.ranks_[rank].ops;
-      size_t& at = first_unlaunched_[rank];
-      while (at < own.size() && is_launched_[own[at]]) ++at;
-      if (at == own.size()) continue;
-      Links& links = run_.links_[own[at]];
+      uint32_t& place = first_unlaunched_[rank];
+      while (place < run_.ranks_[rank].end && is_launched_[place]) ++place;
+      if (place == run_.ranks_[rank].end) continue;
+      Links& links = run_.links_[place];
       if (links.queue_lead_ns == 0 || !has_begun_[links.queued_behind] ||
           has_ended_[links.queued_behind]) {
         continue;
       }
       links.queue_lead_ns = 0;
-      release(launch_of(own[at]));
+      release(launch_of(place));
       return true;
     }
     return false;
   }
 
   ReplayedRun& run_;
-  std::vector<uint32_t> num_open_;        ///< by part: what it still waits for
-  std::vector<uint32_t> first_edge_;      ///< by event: of edges_
-  std::vector<uint32_t> edges_;           ///< parts that wait for the event
-  std::vector<size_t> first_unlaunched_;  ///< by rank
+  std::vector<uint32_t> num_open_;          ///< by part: what it still waits for
+  std::vector<uint32_t> first_edge_;        ///< by event: of edges_
+  std::vector<uint32_t> edges_;             ///< parts that wait for the event
+  std::vector<uint32_t> first_unlaunched_;  ///< by rank
   std::vector<bool> is_launched_;
   std::vector<bool> has_begun_;
   std::vector<bool> has_ended_;
@@ -284,21 +287,22 @@ int64_t ReplayedRun::step_ns(const Change& change, ReplayRoom& room) const {
     });
     ready_ns += op.slack_ns + op.shared_ns;
     begins[place] = ready_ns;
-    if (links.meeting != kNone) {
-      Meeting& meeting = meetings[links.meeting];
+    const uint32_t met = meeting_of(links);
+    if (met != kNone) {
+      Meeting& meeting = meetings[met];
       meeting.latest_ns = std::max(meeting.latest_ns, ready_ns);
       meeting.transfer_ns = std::max(meeting.transfer_ns, op.duration_ns);
-      arrived[links.meeting].push_back(place);
-      if (++meeting.num_arrived < meetings_[links.meeting]) continue;
-      for (const uint32_t member : arrived[links.meeting]) {
+      arrived[met].push_back(place);
+      if (++meeting.num_arrived < meetings_[met]) continue;
+      for (const uint32_t member : arrived[met]) {
         const int64_t met_ns =
             changed(member, change).is_waiting ? meeting.latest_ns : begins[member];
         ends[member] = met_ns + meeting.transfer_ns;
         end_ns = std::max(end_ns, ends[member]);
       }
-    } else if (links.sender != kNone) {
-      ends[place] = op.is_waiting ? std::max(ready_ns + links.receive_ns, ends[links.sender])
-                                  : ready_ns + op.duration_ns;
+    } else if (const uint32_t sender = sender_of(links); sender != kNone) {
+      const int64_t received_ns = ready_ns + exchanges_[links.exchange].receive_ns;
+      ends[place] = op.is_waiting ? std::max(received_ns, ends[sender]) : ready_ns + op.duration_ns;
     } else {
       ends[place] = ready_ns + (op.is_waiting ? op.slot_wait_ns : 0) + op.duration_ns;
     }

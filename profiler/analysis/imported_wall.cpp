@@ -34,7 +34,7 @@ size_t place_of(IdleCause cause) { return static_cast<size_t>(cause); }
 
 /// One rank's time.
 struct JudgedRank {
-  TraceWindow window;
+  TraceWindow window;  ///< its ops are not kept
   std::vector<CauseSegment> segments;
   IntervalSet recomputed;                     ///< when it did, and nothing else computed
   std::array<double, kNumWalls> shares = {};  ///< of its window
@@ -64,6 +64,10 @@ class Judge {
       work_.add(trace, rank.window, windows.wide());
       roofline_.add(trace, rank.window.ops, windows.wide(), peaks);
       kernels_.add(trace, rank.window, windows.wide());
+      num_ops_ += static_cast<int64_t>(rank.window.ops.size());
+      num_without_launch_ += std::ranges::count_if(
+          rank.window.ops, [&](uint32_t row) { return trace.ops[row].call == kNoRow; });
+      rank.window.ops = std::vector<uint32_t>();  // a replay needs its memory
       ++num_judged_;
     }
     blame_.resize(traces.size());
@@ -604,23 +608,15 @@ class Judge {
   }
 
   void add_notes(ImportedWall& wall) const {
-    bool has_stacks = false;
-    int64_t num_without_launch = 0;
-    int64_t num_ops = 0;
-    for (size_t i = 0; i < ranks_.size(); ++i) {
-      has_stacks = has_stacks || traces_[i].facts.has_stacks;
-      for (const uint32_t row : ranks_[i].window.ops) {
-        num_without_launch += traces_[i].ops[row].call == kNoRow;
-        ++num_ops;
-      }
-    }
+    const bool has_stacks = std::ranges::any_of(
+        traces_, [](const ImportedTrace& trace) { return trace.facts.has_stacks; });
     if (has_stacks && wall.label == Wall::host) {
       add_evidence(wall, "has_stacks", 1, "count",
                    "Python stacks were recorded, which slows the host: its share without them is "
                    "smaller (with_stack=False)");
     }
-    if (num_without_launch > 0) {
-      const double ratio = static_cast<double>(num_without_launch) / static_cast<double>(num_ops);
+    if (num_without_launch_ > 0) {
+      const double ratio = static_cast<double>(num_without_launch_) / static_cast<double>(num_ops_);
       add_evidence(wall, "without_launch_ratio", ratio, "ratio",
                    fmt::format("{} of the device work has no launch call in the trace: record the "
                                "host's calls, too, over whole steps",
@@ -654,6 +650,8 @@ class Judge {
   MissingRanks missing_;
   std::optional<ImportedReplay> replay_;  ///< set where the verdict comes from it
   HostTime host_;                         ///< while it was late, of all ranks
+  int64_t num_ops_ = 0;                   ///< of the judged windows
+  int64_t num_without_launch_ = 0;        ///< of these
   double comm_exposed_ns_ = 0;
   double blocking_ns_ = 0;
   double waited_ns_ = 0;

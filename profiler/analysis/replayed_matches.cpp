@@ -60,7 +60,7 @@ void ReplayedRun::match_messages() {
     if (is_receive(record)) continue;
     sends[{exchange_of(place).instance, record.rank, is_backward(record), record.micro_batch}]
         .push_back(place);
-    ops_[place].slot_wait_ns =
+    exchange_of(place).slot_wait_ns =
         std::max<int64_t>(0, record.end_ns - record.start_ns - ops_[place].duration_ns);
   }
   for (auto& [instance, ranks] : ring) std::sort(ranks.begin(), ranks.end());
@@ -126,7 +126,7 @@ void ReplayedRun::match_numbered(const std::vector<uint32_t>& ends) {
       exchange_of(place).sender = other;
       exchange_of(place).receive_ns = length_ns;
     } else {
-      ops_[place].slot_wait_ns = length_ns - ops_[place].duration_ns;
+      exchange_of(place).slot_wait_ns = length_ns - ops_[place].duration_ns;
     }
   }
 }

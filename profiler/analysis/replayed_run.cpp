@@ -146,8 +146,8 @@ int64_t ReplayedRun::add_rank(uint32_t trace) {
     }
     const int64_t length_ns = record.end_ns - record.start_ns;
     op.duration_ns = length_ns;
-    links.is_on_host = is_on_host(record);
-    if (links.is_on_host) {
+    op.is_on_host = is_on_host(record);
+    if (op.is_on_host) {
       const bool is_explained = links.producer != kNone || links.further != kNone;
       if (record.kind == RecordKind::host_sync && is_explained) {
         int64_t released_ns = record.start_ns;
@@ -182,7 +182,9 @@ int64_t ReplayedRun::add_latency(uint32_t place, int64_t launched_ns, int64_t be
   if (begun_ns < free_ns) links.gap_ns = begun_ns - free_ns;
   const int64_t late_ns = begun_ns - std::max(launched_ns, free_ns);
   if (!is_kept && late_ns > 0) {
-    if (free_ns <= launched_ns && late_ns <= options_.start_latency_ns) links.latency_ns = late_ns;
+    if (free_ns <= launched_ns && late_ns <= options_.start_latency_ns) {
+      links.latency_ns = static_cast<int32_t>(late_ns);
+    }
     if (free_ns > launched_ns && late_ns <= options_.stream_gap_ns) links.gap_ns = late_ns;
   }
   return std::max(launched_ns + links.latency_ns, free_ns + links.gap_ns);
@@ -194,7 +196,7 @@ void ReplayedRun::find_slack(std::span<const DeviceWork> others) {
     std::vector<std::pair<int64_t, uint32_t>> ends;
     base::reserve_large(ends, rank.end - rank.begin);
     for (uint32_t place = rank.begin; place < rank.end; ++place) {
-      if (!links_[place].is_on_host) ends.emplace_back(record_of(ops_[place]).end_ns, place);
+      if (!ops_[place].is_on_host) ends.emplace_back(record_of(ops_[place]).end_ns, place);
     }
     std::sort(ends.begin(), ends.end());
     size_t near = 0;

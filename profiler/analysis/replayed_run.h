@@ -31,7 +31,7 @@ struct ReplayOp {
   /// synchronisation for the device, a receive for its message, a send for a buffer at the
   /// receiver.
   bool is_waiting = true;
-  int64_t slot_wait_ns = 0;  ///< sends: time of waiting for that buffer
+  bool is_on_host = false;
   /// For a launch that waited for the device: from the start of the op that ran then to the
   /// launch's return. 0: the launch returns as soon as that op starts.
   int64_t queue_lag_ns = 0;
@@ -48,7 +48,7 @@ struct ReplayRoom {
 struct ReplayOptions {
   /// Longest time a device takes to start an op that is ready. An op that starts later after its
   /// launch has waited for something else.
-  int64_t start_latency_ns = 2'000;
+  int32_t start_latency_ns = 2'000;
   /// From the end of an operation to the start of the next one on its stream, if that is enqueued
   /// by then.
   int64_t stream_gap_ns = 0;
@@ -128,11 +128,10 @@ class ReplayedRun {
     uint32_t before = kNone;    ///< the operation before it on its stream
     uint32_t producer = kNone;  ///< awaited on another stream; synchronisation: what it waits for
     int64_t lag_ns = 0;         ///< start minus the producer's end; negative: part of it suffices
-    int64_t latency_ns = 0;     ///< from its launch to its start, if nothing else delayed it
     int64_t gap_ns = 0;  ///< from the end of `before` to its start, if nothing else delayed it
     uint32_t exchange = kNone;  ///< communication: index of exchanges_
     uint32_t further = kNone;   ///< first of its further waits
-    bool is_on_host = false;
+    int32_t latency_ns = 0;     ///< from its launch to its start, if nothing else delayed it
     /// For a launch that waited for the device: the op that ran when it returned.
     uint32_t queued_behind = kNone;
     /// If that op is a communication that the launched op waits for: how long before its end the
@@ -145,10 +144,11 @@ class ReplayedRun {
     uint32_t meeting = kNone;  ///< collectives: index of meetings_
     uint32_t sender = kNone;   ///< receives: the send of the message
     int64_t receive_ns = 0;    ///< receives: their time if the message has arrived before
+    int64_t slot_wait_ns = 0;  ///< sends: time of waiting for a buffer at the receiver
     int32_t instance = -1;
   };
   // A replay holds one of both for each record of its step, beside the record.
-  static_assert(sizeof(ReplayOp) + sizeof(Links) <= 128);
+  static_assert(sizeof(ReplayOp) + sizeof(Links) <= 112);
   /// What an operation waits for beside its producer. Those of one are next to each other.
   struct FurtherLink {
     uint32_t op = kNone;

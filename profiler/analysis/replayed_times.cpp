@@ -72,7 +72,7 @@ class ReplayedRun::Ordering {
   static uint32_t device_of(uint32_t place) { return 2 * place + 1; }
   static size_t begin_of(uint32_t place) { return 2 * size_t{place}; }
   static size_t end_of(uint32_t place) { return 2 * size_t{place} + 1; }
-  [[nodiscard]] bool is_host(uint32_t place) const { return run_.links_[place].is_on_host; }
+  [[nodiscard]] bool is_host(uint32_t place) const { return run_.ops_[place].is_on_host; }
   /// By rank.
   [[nodiscard]] std::vector<uint32_t> first_ops() const {
     std::vector<uint32_t> first;
@@ -212,7 +212,7 @@ void ReplayedRun::find_order() {
   // Ranks that wait for none of the others: each in the order of its program.
   base::reserve_large(order_, ops_.size());
   for (uint32_t place = 0; place < ops_.size(); ++place) {
-    order_.push_back((place << kPlaceShift) | kLaunch | (links_[place].is_on_host ? 0 : kDevice));
+    order_.push_back((place << kPlaceShift) | kLaunch | (ops_[place].is_on_host ? 0 : kDevice));
   }
 }
 
@@ -262,7 +262,7 @@ int64_t ReplayedRun::step_ns(const Change& change, ReplayRoom& room) const {
                                             ends[links.queued_behind]));
       }
       begins[place] = host_ns;
-      if (links.is_on_host) {
+      if (op.is_on_host) {
         if (op.is_waiting && links.producer != kNone) {
           host_ns = std::max(host_ns, ends[links.producer]);
         }
@@ -304,7 +304,9 @@ int64_t ReplayedRun::step_ns(const Change& change, ReplayRoom& room) const {
       const int64_t received_ns = ready_ns + exchanges_[links.exchange].receive_ns;
       ends[place] = op.is_waiting ? std::max(received_ns, ends[sender]) : ready_ns + op.duration_ns;
     } else {
-      ends[place] = ready_ns + (op.is_waiting ? op.slot_wait_ns : 0) + op.duration_ns;
+      const bool waits_for_slot = op.is_waiting && links.exchange != kNone;
+      ends[place] = ready_ns + op.duration_ns +
+                    (waits_for_slot ? exchanges_[links.exchange].slot_wait_ns : 0);
     }
     end_ns = std::max(end_ns, ends[place]);
   }

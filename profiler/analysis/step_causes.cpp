@@ -67,30 +67,6 @@ class OpsByClass {
   std::vector<uint32_t> ops_;
 };
 
-/// By class, added in their order, and trace.
-class RatiosByClass {
- public:
-  void add(const std::map<uint32_t, double>& by_trace) {
-    begins_.push_back(rows_.size());
-    for (const auto& [trace, ratio] : by_trace) rows_.push_back({trace, ratio});
-  }
-  [[nodiscard]] std::optional<double> of(uint32_t id, uint32_t trace) const {
-    const auto at = [&](size_t row) { return rows_.begin() + static_cast<std::ptrdiff_t>(row); };
-    const auto end = at(id + 1 < begins_.size() ? begins_[id + 1] : rows_.size());
-    const auto found = std::ranges::lower_bound(at(begins_[id]), end, trace, {}, &Row::trace);
-    if (found == end || found->trace != trace) return std::nullopt;
-    return found->ratio;
-  }
-
- private:
-  struct Row {
-    uint32_t trace = 0;
-    double ratio = 0;
-  };
-  std::vector<size_t> begins_;  ///< by class
-  std::vector<Row> rows_;
-};
-
 }  // namespace
 
 StepCauses::StepCauses(const ReplayedRun& run, const StepFacts& facts)
@@ -376,39 +352,51 @@ void StepCauses::compare_ranks() {
     }
   };
   std::vector<RankWork> work(run_.traces().size());
-  // One class after the other: the times of all together take as much memory as the step.
+  // One class after the other, and once more if need be: what is known of all of them at once takes
+  // as much memory as the step.
   const OpsByClass by_class(alike_, ops.size());
-  RatiosByClass fastest;
-  RatiosByClass even;
-  for (uint32_t id = 0; id < alike_.num_classes(); ++id) {
+  const auto times_of = [&](uint32_t id) {
     std::map<uint32_t, WorkTimes> ranks;
     for (const uint32_t i : by_class.of(id)) ranks[ops[i].trace].add(ops[i].duration_ns);
     for (auto& [trace, times] : ranks) times.sort();
-    const std::map<uint32_t, double> ratios = ratios_to_fastest(ranks, alike_.is_sized(id));
-    fastest.add(ratios);
-    even.add(alike_.is_of_experts(id) && !ratios.empty() ? ratios_to_mean(ranks)
-                                                         : std::map<uint32_t, double>());
-    if (ratios.empty()) continue;
+    return ranks;
+  };
+  for (uint32_t id = 0; id < alike_.num_classes(); ++id) {
+    const std::map<uint32_t, WorkTimes> ranks = times_of(id);
+    const std::map<uint32_t, double> fastest = ratios_to_fastest(ranks, alike_.is_sized(id));
+    if (fastest.empty()) continue;
     for (const auto& [trace, times] : ranks) {
-      const Work own = {times.sum(), times.sum() * ratios.at(trace)};
+      const Work own = {times.sum(), times.sum() * fastest.at(trace)};
       (alike_.is_of_experts(id) ? work[trace].experts : work[trace].other) += own;
       work[trace].all += own;
     }
   }
-  for (size_t i = 0; i < ops.size(); ++i) {
-    const uint32_t id = alike_.class_of(i);
-    if (id == AlikeWork::kNone) continue;
-    const RankWork& rank = work[ops[i].trace];
-    const auto duration = static_cast<double>(ops[i].duration_ns);
-    if (rank.has_uneven_experts()) {
-      const double ratio = even.of(id, ops[i].trace).value_or(1);
-      if (kAlikeRatio * ratio <= 1) set(balanced_ns_, i, static_cast<int64_t>(duration * ratio));
-      continue;
+  const auto is_changed = [](const RankWork& rank) {
+    return rank.has_uneven_experts() || rank.all.is_slow();
+  };
+  if (std::ranges::none_of(work, is_changed)) return;
+  for (uint32_t id = 0; id < alike_.num_classes(); ++id) {
+    const auto of_changed = [&](uint32_t i) { return is_changed(work[ops[i].trace]); };
+    if (std::ranges::none_of(by_class.of(id), of_changed)) continue;
+    const std::map<uint32_t, WorkTimes> ranks = times_of(id);
+    const std::map<uint32_t, double> fastest = ratios_to_fastest(ranks, alike_.is_sized(id));
+    std::map<uint32_t, double> even;
+    if (alike_.is_of_experts(id) && !fastest.empty()) even = ratios_to_mean(ranks);
+    for (const uint32_t i : by_class.of(id)) {
+      const RankWork& rank = work[ops[i].trace];
+      const auto duration = static_cast<double>(ops[i].duration_ns);
+      if (rank.has_uneven_experts()) {
+        const auto own = even.find(ops[i].trace);
+        const double ratio = own == even.end() ? 1 : own->second;
+        if (kAlikeRatio * ratio <= 1) set(balanced_ns_, i, static_cast<int64_t>(duration * ratio));
+        continue;
+      }
+      if (!rank.all.is_slow()) continue;
+      // Of work that no other rank has, as of the rest.
+      const double ratio =
+          fastest.empty() ? rank.all.fastest / rank.all.own : fastest.at(ops[i].trace);
+      set(fastest_ns_, i, static_cast<int64_t>(duration * ratio));
     }
-    if (!rank.all.is_slow()) continue;
-    // Of work that no other rank has, as of the rest.
-    const double ratio = fastest.of(id, ops[i].trace).value_or(rank.all.fastest / rank.all.own);
-    set(fastest_ns_, i, static_cast<int64_t>(duration * ratio));
   }
 }
 

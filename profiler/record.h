@@ -39,6 +39,14 @@ struct TraceRecord {
   int32_t rank = 0;
   int32_t step = 0;
   RecordKind kind = RecordKind::kernel;
+  bool is_recompute = false;
+  /// An importer has inferred producer_id from the order of calls. Stores do not keep it: replays
+  /// read it, and traces of other tools are replayed only when they are imported
+  /// (analysis/imported_replay.h). Our own recorders never set it.
+  bool is_producer_inferred = false;
+  /// A kernel of another tool's trace that works on experts' rows (analysis/expert_kernels.h). Not
+  /// stored either.
+  bool is_of_experts = false;
   int32_t stream = 0;
   base::InternedString name;  ///< op and pass, such as "core_attn.backward"
   int32_t layer = -1;
@@ -65,15 +73,10 @@ struct TraceRecord {
   std::array<int32_t, 3> block = {};  ///< kernels: threads of a block; 0: unknown
   /// Instance of the group: ranks with the same number communicate with each other; -1: unknown.
   int64_t communicator = -1;
-  bool is_recompute = false;
-  /// An importer has inferred producer_id from the order of calls. Stores do not keep it: replays
-  /// read it, and traces of other tools are replayed only when they are imported
-  /// (analysis/imported_replay.h). Our own recorders never set it.
-  bool is_producer_inferred = false;
-  /// A kernel of another tool's trace that works on experts' rows (analysis/expert_kernels.h). Not
-  /// stored either.
-  bool is_of_experts = false;
 };
+
+// A replay holds all records of its step at once.
+static_assert(sizeof(TraceRecord) <= 176);
 
 /// What the stream of a record had to wait for beside the record's producer_id.
 struct FurtherWait {

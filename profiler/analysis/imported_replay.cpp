@@ -12,7 +12,7 @@
 namespace moetune::profiler {
 namespace {
 
-/// A record takes some 350 bytes while its step is replayed.
+/// A record takes some 330 bytes while its step is replayed.
 constexpr size_t kMostOpsAStep = 2'000'000;
 /// Of traces without steps: what a replay takes has to stay below the aim of 64 bytes a record of
 /// the trace + 100 MB. As many parts as steps are replayed.

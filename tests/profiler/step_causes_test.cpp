@@ -109,6 +109,46 @@ BOOST_AUTO_TEST_CASE(work_of_two_sizes_under_one_name_is_no_contention) {
              boost::test_tools::per_element());
 }
 
+// Ranks are looked at one after the other: none is slowed by what runs on another.
+BOOST_AUTO_TEST_CASE(contention_is_of_the_own_rank_alone) {
+  std::vector<StepTrace> traces = ranks(3);
+  traces[0] = overlapped(600, 780)[0];
+  traces[1] = traces[0];
+  traces[1].records.pop_back();  // its collective
+  traces[2] = traces[0];
+  for (size_t i = 0; i < traces.size(); ++i) {
+    traces[i].rank = static_cast<int32_t>(i);
+    for (TraceRecord& record : traces[i].records) record.rank = traces[i].rank;
+  }
+  const Durations recorded = {300, 300, 300, 300, 600, 780, 780, 780};
+  const Durations alone = {300, 300, 300, 300, 600, 600, 600, 600};
+  const auto gemms = [&](uint32_t rank) {
+    return without(SubCause::contention, traces, rank, "gemm");
+  };
+  BOOST_TEST(gemms(0) == alone, boost::test_tools::per_element());
+  BOOST_TEST(gemms(1) == recorded, boost::test_tools::per_element());
+  BOOST_TEST(gemms(2) == alone, boost::test_tools::per_element());
+}
+
+// Sums over classes would else depend on which stream's kernels end first.
+BOOST_AUTO_TEST_CASE(classes_are_numbered_by_their_first_operation) {
+  std::vector<StepTrace> traces = ranks(1);
+  add(traces[0], "last_on_its_stream", 3, kUs, 2 * kUs);
+  add(traces[0], "first", 1, kUs, 2 * kUs);
+  add(traces[0], "second", 1, 2 * kUs, 3 * kUs);
+  add(traces[0], "first", 2, kUs, 2 * kUs);
+  add(traces[0], "second", 2, 2 * kUs, 3 * kUs);
+  add(traces[0], "first", 2, 3 * kUs, 4 * kUs);
+  const ReplayedRun run(traces, {});
+  const AlikeWork alike(run);
+  BOOST_TEST(alike.num_classes() == 5u);
+  std::vector<uint32_t> classes;
+  for (size_t i = 0; i < run.ops().size(); ++i) classes.push_back(alike.class_of(i));
+  // Ahead of and behind the second work of stream 2 are others than on stream 1.
+  BOOST_TEST(classes == (std::vector<uint32_t>{0, 1, 2, 1, 3, 4}),
+             boost::test_tools::per_element());
+}
+
 // What those lose that are covered tells what one loses that is covered in part.
 BOOST_AUTO_TEST_CASE(work_of_unknown_size_that_is_covered_in_part_is_slowed_in_part) {
   std::vector<StepTrace> traces = overlapped(330, 390);

@@ -166,7 +166,7 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
     published = find_like_runs(load_rows(file), file,
                                {owned.run, estimate.predicted_tokens_per_s,
                                 static_cast<double>(owned.hardware->memory_bytes), machine, loaded,
-                                calibration, true, &config});
+                                of_machine, calibration, true, &config});
   }
   if (options.wants_json()) {
     json row = to_json(estimate);

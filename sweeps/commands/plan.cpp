@@ -320,9 +320,10 @@ void play(const Calibration& calibration, bool has_records, PlanResult& result) 
 /// Where published runs are from, and what the user's and theirs are priced by.
 struct PublishedBasis {
   std::string file;
-  std::string machine;         ///< of the user, by name or path
-  const Calibration& loaded;   ///< of all cases
-  const Calibration& of_case;  ///< the same for the user's case
+  std::string machine;            ///< of the user, by name or path
+  const Calibration& loaded;      ///< of all cases
+  const Calibration& of_machine;  ///< the same with what was probed of the machine
+  const Calibration& of_case;     ///< the same for the user's case
 };
 
 /// Sets published runs beside the run of today, else beside the first plan, else beside what was
@@ -340,10 +341,10 @@ void set_beside(const std::vector<PublishedRow>& rows, const PublishedBasis& bas
   } else if (has_plan) {
     tokens_per_s = result.estimates.front().predicted_tokens_per_s;
   }
-  result.published =
-      find_like_runs(rows, basis.file,
-                     {run, tokens_per_s, capacity_of(question), basis.machine, basis.loaded,
-                      basis.of_case, result.against.has_value(), result.against ? words : nullptr});
+  result.published = find_like_runs(
+      rows, basis.file,
+      {run, tokens_per_s, capacity_of(question), basis.machine, basis.loaded, basis.of_machine,
+       basis.of_case, result.against.has_value(), result.against ? words : nullptr});
 }
 
 std::string today() {
@@ -516,7 +517,9 @@ int run_plan_command(const CommandOptions& options) {
   }
   find_ways_out(machine, calibration, result);
   if (options.has("published")) {
-    set_beside(published, {options.text("published"), machine, loaded, calibration},
+    const Calibration of_machine =
+        options.has("calibration") ? loaded : with_probed(loaded, *hardware);
+    set_beside(published, {options.text("published"), machine, loaded, of_machine, calibration},
                words ? &*words : nullptr, result);
   }
   if (std::string text = nodes_text(machine, *hardware); !text.empty()) {

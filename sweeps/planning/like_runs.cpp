@@ -159,7 +159,9 @@ class Way {
   using Change = std::function<void()>;
 
   [[nodiscard]] double rate() const {
-    const Calibration calibration = asked_.loaded.for_case(*run_.hardware, routing_, months_);
+    const bool is_theirs = run_.hardware == row_.hardware.get();
+    const Calibration calibration =
+        (is_theirs ? asked_.loaded : asked_.of_machine).for_case(*run_.hardware, routing_, months_);
     return predicted_tokens_per_s(run_, calibration, months_);
   }
 

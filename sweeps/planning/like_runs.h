@@ -20,11 +20,12 @@ namespace moetune::sweeps {
 /// What published runs are set beside: a command, or the first plan.
 struct LikeQuestion {
   const tuner::planner::PlanRun& run;
-  double tokens_per_s = 0;     ///< predicted, of a device; 0: no plan fits, and nothing is compared
-  double capacity_bytes = 0;   ///< of a device, that may be used
-  std::string machine;         ///< its hardware file, by name or path
-  const Calibration& loaded;   ///< of all cases
-  const Calibration& of_case;  ///< the same for the user's case
+  double tokens_per_s = 0;    ///< predicted, of a device; 0: no plan fits, and nothing is compared
+  double capacity_bytes = 0;  ///< of a device, that may be used
+  std::string machine;        ///< its hardware file, by name or path
+  const Calibration& loaded;  ///< of all cases
+  const Calibration& of_machine;  ///< the same with what was probed of the machine
+  const Calibration& of_case;     ///< the same for the user's case
   /// A command: what lies between it and a published layout is told, in its words where there are.
   bool is_command = false;
   const spec::dialects::RunConfig* words = nullptr;

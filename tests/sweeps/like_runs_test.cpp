@@ -88,7 +88,7 @@ struct Command {
     return find_like_runs(
         published_rows_of(rows, "rows"), "rows.json",
         {owned.run, tokens_per_s(), static_cast<double>(owned.hardware->memory_bytes), kMachine,
-         loaded, of_case, true, &words});
+         loaded, loaded, of_case, true, &words});
   }
 
   spec::dialects::RunConfig words;

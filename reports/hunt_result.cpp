@@ -37,7 +37,7 @@ std::optional<double> probability_at(const json& object, const char* key) {
   return number && *number >= 0 && *number <= 1 ? number : std::nullopt;
 }
 
-std::optional<int64_t> whole(const json& value) {
+std::optional<int64_t> whole_number(const json& value) {
   constexpr double kMost = 9e15;  // exact in a double
   if (!value.is_number()) {
     return std::nullopt;
@@ -89,7 +89,7 @@ MovedMetric moved_from(const json& value) {
 
 Culprit culprit_from(const json& value) {
   Culprit culprit;
-  culprit.position = whole(at(value, "position")).value_or(-1);
+  culprit.position = whole_number(at(value, "position")).value_or(-1);
   culprit.commit = text_at(value, "commit");
   culprit.subject = text_at(value, "subject");
   culprit.author = text_at(value, "author");
@@ -123,7 +123,7 @@ HuntResult read_hunt_result(const std::string& text) {
   result.noise_ratio = number_at(document, "noise_ratio");
   result.detectable_ratio = number_at(document, "detectable_ratio");
   result.detectable_with_more_ratio = number_at(document, "detectable_with_more_ratio");
-  result.more_runs = whole(at(document, "more_runs"));
+  result.more_runs = whole_number(at(document, "more_runs"));
   result.interaction = effect_from(at(document, "interaction"));
   result.config = list_of(at(document, "config"), kMostMoved, config_from);
   result.moved = list_of(at(document, "moved"), kMostMoved, moved_from);
@@ -138,12 +138,12 @@ HuntResult read_hunt_result(const std::string& text) {
   });
   result.culprits = list_of(at(document, "culprits"), kMostCulprits, culprit_from);
   for_each(at(document, "suspects"), kMostSuspects, [&](const json& entry) {
-    if (const std::optional<int64_t> position = whole(entry)) {
+    if (const std::optional<int64_t> position = whole_number(entry)) {
       result.suspects.push_back(*position);
     }
   });
-  result.runs = whole(at(document, "runs"));
-  result.builds = whole(at(document, "builds"));
+  result.runs = whole_number(at(document, "runs"));
+  result.builds = whole_number(at(document, "builds"));
   result.seconds = number_at(document, "seconds");
   result.reproduce = text_at(document, "reproduce", kMostCommandBytes);
   return result;

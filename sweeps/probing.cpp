@@ -55,9 +55,7 @@ void apply(const TrialSpec& base, Probe& probe) {
   const bool is_device = spec::is_on_device(base);
   const bool keeps_peaks = is_device && base.hardware.peak_flops_per_s > 0;
   hardware = tuner::with_rates(base.hardware, probe.rates, keeps_peaks);
-  const auto tell_measured = [&](const char* key) {
-    hardware.sources[key] = spec::kProbedHere;
-  };
+  const auto tell_measured = [&](const char* key) { hardware.sources[key] = spec::kProbedHere; };
   const auto take = [&](const char* key, auto& figure, const auto& measured) {
     if (measured) {
       figure = *measured;

@@ -91,8 +91,7 @@ BOOST_FIXTURE_TEST_CASE(plan_and_estimate_take_a_probed_file, Cli) {
   BOOST_TEST(own["num_runs_behind"].is_null());
   BOOST_TEST(shared["num_runs_behind"].is_number());
   BOOST_TEST(own["tflops_per_gpu"] != shared["tflops_per_gpu"]);
-  BOOST_TEST(plan_on(faster)["tflops_per_gpu"].get<double>() >
-             own["tflops_per_gpu"].get<double>());
+  BOOST_TEST(plan_on(faster)["tflops_per_gpu"].get<double>() > own["tflops_per_gpu"].get<double>());
   // A calibration that is named leads.
   BOOST_TEST(plan_on(probed, {"--calibration", "published"})["tflops_per_gpu"] ==
              shared["tflops_per_gpu"]);

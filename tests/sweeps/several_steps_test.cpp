@@ -132,8 +132,7 @@ BOOST_AUTO_TEST_CASE(steps_with_another_wall_are_told_and_do_not_name_it) {
   const Judged judged = sweeps::judged(shard);
   BOOST_TEST(judged.verdict["label"] == "communication");
   BOOST_TEST(judged.verdict["num_agreeing_steps"] == 2);
-  BOOST_TEST(judged.verdict["low_ratio"].get<double>() == 0.02,
-             boost::test_tools::tolerance(0.01));
+  BOOST_TEST(judged.verdict["low_ratio"].get<double>() == 0.02, boost::test_tools::tolerance(0.01));
   const std::string sentences = sentences_of(judged.verdict);
   BOOST_TEST(tests::contains(sentences, "2 of 3 replayed steps"), sentences);
   BOOST_TEST(tests::contains(sentences, "The other steps have other walls: 1 compute."), sentences);

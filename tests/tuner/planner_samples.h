@@ -2,6 +2,7 @@
 #pragma once
 
 #include "tuner/planner/run.h"
+#include "tuner/planner/search.h"
 
 namespace moetune::tuner::planner::samples {
 
@@ -68,6 +69,15 @@ inline PlanRun run_of(const spec::ModelSpec& model, const spec::HardwareSpec& ha
   run.global_batch_size = 64;
   run.seq_length = 4096;
   return run;
+}
+
+inline PlanQuestion question_of(const spec::ModelSpec& model, const spec::HardwareSpec& hardware) {
+  PlanQuestion question;
+  question.model = &model;
+  question.hardware = &hardware;
+  question.global_batch_size = 64;
+  question.seq_length = 4096;
+  return question;
 }
 
 }  // namespace moetune::tuner::planner::samples

@@ -18,20 +18,8 @@ namespace moetune::tuner::planner {
 using samples::dense_model;
 using samples::machine;
 using samples::moe_model;
+using samples::question_of;
 using samples::run_of;
-
-namespace {
-
-PlanQuestion question_of(const spec::ModelSpec& model, const spec::HardwareSpec& hardware) {
-  PlanQuestion question;
-  question.model = &model;
-  question.hardware = &hardware;
-  question.global_batch_size = 64;
-  question.seq_length = 4096;
-  return question;
-}
-
-}  // namespace
 
 BOOST_AUTO_TEST_SUITE(planner_search)
 

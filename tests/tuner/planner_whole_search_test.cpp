@@ -19,6 +19,7 @@ namespace moetune::tuner::planner {
 using samples::dense_model;
 using samples::machine;
 using samples::moe_model;
+using samples::question_of;
 using samples::run_of;
 
 namespace {
@@ -37,15 +38,6 @@ spec::ModelSpec latent_model() {
   model.is_moe_layer.front() = false;
   model.mtp = {.depth = 1, .layers = {model.layer_kinds.back()}};
   return model;
-}
-
-PlanQuestion question_of(const spec::ModelSpec& model, const spec::HardwareSpec& hardware) {
-  PlanQuestion question;
-  question.model = &model;
-  question.hardware = &hardware;
-  question.global_batch_size = 64;
-  question.seq_length = 4096;
-  return question;
 }
 
 /// Calls `see` with each legal point, and the number of its layout.

@@ -21,8 +21,9 @@ double exchange_seconds(const PlanRun& run);
 /// Rows of the busiest rank's experts over their share, as a step is played with them: as priced,
 /// but at least balanced and at most all of the group.
 double played_rows_ratio(const PlanRun& run);
-/// exchange_seconds() over what the exchange of a program takes, which goes over links at their full
-/// speed; 1 where nothing is exchanged. Only an all-to-all has the load of the busiest rank in it.
+/// exchange_seconds() over what the exchange of a program takes, which goes over links at their
+/// full speed; 1 where nothing is exchanged. Only an all-to-all has the load of the busiest rank in
+/// it.
 double exchange_over_links(const PlanRun& run);
 
 }  // namespace moetune::tuner::planner

@@ -202,11 +202,6 @@ std::string read_at_most(std::istream& in, size_t max_bytes, const std::string& 
   return text;
 }
 
-std::string shown_path(std::string_view path) {
-  constexpr size_t kMostBytes = 200;
-  return base::shortened(path, kMostBytes);
-}
-
 std::string read_standard_input() { return read_at_most(std::cin, kMaxSpecBytes, kStandardInput); }
 
 std::string read_spec_file(const std::string& path) {

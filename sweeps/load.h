@@ -8,13 +8,17 @@
 
 #include "engine/spec/document.h"
 #include "engine/spec/sweep_spec.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::sweeps {
 
 /// What standard input is called in messages.
 inline constexpr const char* kStandardInput = "standard input";
 /// A word of a person that stands for a file, for messages: it may be a whole command.
-std::string shown_path(std::string_view path);
+inline std::string shown_path(std::string_view path) {
+  constexpr size_t kMostBytes = 200;
+  return base::shortened(path, kMostBytes);
+}
 /// All of it. Throws base::UsageError, which names it, where that is more than `max_bytes`: what
 /// has no end is not read without one.
 std::string read_at_most(std::istream& in, size_t max_bytes, const std::string& name);

@@ -24,7 +24,19 @@ const char* share_words(Wall label) {
 
 }  // namespace
 
+std::string StepsVerdict::text() const {
+  std::string text = verdict.text();
+  if (2 * num_agreeing <= num_steps) {
+    text += fmt::format("; only {} of {} steps {} this wall", num_agreeing, num_steps,
+                        num_agreeing == 1 ? "has" : "have");
+  }
+  return text;
+}
+
 Evidence StepsVerdict::agreement() const {
+  if (num_steps == 1) {
+    return {"agreeing_ratio", 1, "ratio", "one step was replayed: there is no interval over steps"};
+  }
   const std::string share =
       fmt::format(fmt::runtime(share_words(verdict.label)), base::format_ratio(low_ratio),
                   base::format_ratio(high_ratio));

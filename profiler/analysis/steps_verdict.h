@@ -25,6 +25,8 @@ struct StepsVerdict {
   std::array<double, kNumWalls> high_ceilings = {};
   std::array<int, kNumWalls> num_by_label = {};
 
+  /// The verdict in a sentence; where no more than half of the steps agree it says so.
+  [[nodiscard]] std::string text() const;
   /// How many steps agree, and from where to where the label's share of them goes.
   [[nodiscard]] Evidence agreement() const;
   /// Which walls the other steps have; none where all agree.

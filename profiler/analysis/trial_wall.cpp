@@ -75,7 +75,7 @@ TrialWall judge_trial(std::vector<StepVerdict> steps, const std::optional<StepAc
     const bool is_told =
         step.label != Wall::compute || step.sub_ceilings[static_cast<size_t>(step.sub_cause)] > 0;
     if (is_told) verdict.sub_cause = row_of(step.sub_cause).name;
-    verdict.summary = step.text();
+    verdict.summary = verdict.steps->text();
     verdict.evidence.push_back(verdict.steps->agreement());
     if (auto others = verdict.steps->disagreement()) {
       verdict.evidence.push_back(std::move(*others));

@@ -169,6 +169,12 @@ bool read_signalled_command(const FailureForm& form, std::string_view text, size
   if (rest.starts_with(kDumped)) rest = log_text::bare(rest.substr(kDumped.size()));
   const bool is_alone = rest.empty() && log_text::bare(front).empty();
   if (!is_alone && !(is_place_in_script(front) && may_train(rest))) return false;
+  if (form.anchor == "Aborted") {
+    // Of a task that is named a launcher may have asked for it; here nobody says so.
+    Failure* failure = log.add_failure(failure_form("signal"), -1, exit_words(-kAbort));
+    if (failure != nullptr) failure->exit_code = -kAbort;
+    return true;
+  }
   return add_signalled(form, -1, log);
 }
 

@@ -31,7 +31,7 @@ StepVerdict add_case(const FaultyCase& faulty, Score& score) {
   const FaultyStep step = play_faulty(faulty);
   StepVerdict verdict = judge(step);
   const NamedCause named = {verdict.label, profiler::row_of(verdict.sub_cause).name, verdict.rank,
-                            verdict.most_ratio};
+                            verdict.ceiling_ratio(), verdict.most_ratio};
   const bool is_right =
       score.add(faulty, step.faulty_rank, named, [&] { return removal_gain(faulty); });
   if (is_right || !is_verbose()) return verdict;

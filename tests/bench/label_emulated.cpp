@@ -58,7 +58,8 @@ TrialVerdict judge_as_trial(const EmulatedRun& run) {
   }
   verdict.named.sub_cause = wall.at("sub_cause");
   if (!wall.at("rank").is_null()) verdict.named.rank = wall.at("rank").get<int64_t>();
-  verdict.named.ceiling_ratio = wall.at("most_ratio");
+  verdict.named.ceiling_ratio = wall.at("share_ratio");
+  verdict.named.most_ratio = wall.at("most_ratio");
   for (const json& fact : wall.at("evidence")) {
     if (fact.at("name") == "agreeing_ratio") verdict.is_stable = fact.at("value") == 1;
   }
@@ -72,7 +73,9 @@ bool add_case(const FaultyCase& faulty, const EmulatedRun& run, Score& score) {
   const TrialVerdict verdict = judge_as_trial(run);
   const bool is_right = score.add(faulty, run.steps.front().faulty_rank, verdict.named,
                                   [&] { return engine::testing::emulated_gain(faulty, run); });
-  score.add_pair(verdict.is_stable);
+  // Steps that are the same to the nanosecond tell nothing.
+  const bool differ = run.steps.size() > 1 && run.steps[0].step_ns != run.steps[1].step_ns;
+  if (differ) score.add_pair(verdict.is_stable);
   if (!is_right && is_verbose()) print_wrong(faulty, verdict.named, verdict.ceilings);
   return is_right;
 }

@@ -48,7 +48,9 @@ bool Score::add(const FaultyCase& faulty, int faulty_rank, const NamedCause& nam
   // What removing a fault gains must not be more than what the verdict says it can be.
   if (is_sub_right && named.label != Wall::compute && faults.size() == 1) {
     ++num_gains;
-    num_within_ceiling += removal_gain() <= named.ceiling_ratio + 0.005 ? 1 : 0;
+    const double gain = removal_gain();
+    num_within_ceiling += gain <= named.ceiling_ratio + 0.005 ? 1 : 0;
+    num_within_most += gain <= named.most_ratio + 0.005 ? 1 : 0;
   }
   return is_sub_right && is_rank_right;
 }
@@ -59,26 +61,26 @@ void Score::add_pair(bool is_stable) {
 }
 
 void Score::operator+=(const Score& other) {
-  for (int64_t Score::*member :
-       {&Score::num_cases, &Score::num_labels, &Score::num_of_sub_causes, &Score::num_sub_causes,
-        &Score::num_unknown, &Score::num_of_ranks, &Score::num_ranks, &Score::num_gains,
-        &Score::num_within_ceiling, &Score::num_pairs, &Score::num_stable}) {
+  for (int64_t Score::*member : {&Score::num_cases, &Score::num_labels, &Score::num_of_sub_causes,
+                                 &Score::num_sub_causes, &Score::num_unknown, &Score::num_of_ranks,
+                                 &Score::num_ranks, &Score::num_gains, &Score::num_within_ceiling,
+                                 &Score::num_within_most, &Score::num_pairs, &Score::num_stable}) {
     this->*member += other.*member;
   }
 }
 
 void print_head(const std::string& what) {
-  fmt::print("{:28} {:>6} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8}\n", what, "cases", "label",
-             "sub-cause", "rank", "unknown", "wrong", "ceiling", "stable");
+  fmt::print("{:28} {:>6} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n", what, "cases",
+             "label", "sub-cause", "rank", "unknown", "wrong", "ceiling", "most", "stable");
 }
 
 void print(const std::string& name, const Score& s) {
   const int64_t wrong = s.num_cases - s.num_labels - s.num_unknown;
-  fmt::print("{:28} {:6} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8}\n", name, s.num_cases,
+  fmt::print("{:28} {:6} {:>8} {:>9} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}\n", name, s.num_cases,
              percent(s.num_labels, s.num_cases), percent(s.num_sub_causes, s.num_of_sub_causes),
              percent(s.num_ranks, s.num_of_ranks), percent(s.num_unknown, s.num_cases),
              percent(wrong, s.num_cases), percent(s.num_within_ceiling, s.num_gains),
-             percent(s.num_stable, s.num_pairs));
+             percent(s.num_within_most, s.num_gains), percent(s.num_stable, s.num_pairs));
   std::fflush(stdout);
 }
 

@@ -17,6 +17,7 @@ struct NamedCause {
   std::string sub_cause;
   std::optional<int64_t> rank;
   double ceiling_ratio = 0;
+  double most_ratio = 0;  ///< the ceiling with what nothing explains
 };
 
 struct Score {
@@ -29,6 +30,7 @@ struct Score {
   int64_t num_ranks = 0;     ///< right ones
   int64_t num_gains = 0;
   int64_t num_within_ceiling = 0;
+  int64_t num_within_most = 0;
   int64_t num_pairs = 0;  ///< of neighbouring steps
   int64_t num_stable = 0;
 

@@ -252,23 +252,47 @@ std::vector<std::string> differing_flags(const ShellCommand& one, const ShellCom
   return keys;
 }
 
-/// Where one more round of a loop, of which only a run can tell how often it goes round, would
-/// change what is read.
-void note_open_loops(const ShellScript& script, const ShellCommand& training, std::string_view text,
-                     Reading& in) {
-  if (script.open_loops.empty()) return;
-  ShellView view = view_of(text, in);
-  view.open_rounds = 2;
-  const ShellScript other = script_of(text, in.source, view, in.dialect);
-  const ShellCommand* same = training_of(other.commands, in.dialect);
-  if (same == nullptr) return;
-  const bool is_same =
-      num_other_runs(other, *same, in.dialect) == num_other_runs(script, training, in.dialect) &&
-      differing_flags(training, *same).empty();
-  if (is_same) return;
-  in.note(
-      fmt::format("line {}{}: only a run can tell how often this loop goes round: it is read once",
-                  script.open_loops.front(), script.open_loops.size() == 1 ? "" : " and others"));
+/// Whether what is read of a script is the same with another view of it. A view that makes more of
+/// the script than can be read says that it is not.
+bool reads_alike(const ShellScript& script, const ShellCommand& training, const ShellView& view,
+                 std::string_view text, const Reading& in) {
+  try {
+    const ShellScript other = script_of(text, in.source, view, in.dialect);
+    const ShellCommand* same = training_of(other.commands, in.dialect);
+    if (same == nullptr) return true;
+    const auto value_of = [](const ShellCommand& command, std::string_view name) {
+      const auto found = command.environment.find(name);
+      return found == command.environment.end() ? std::string() : found->second;
+    };
+    const auto has_same = [&](std::string_view name) {
+      return value_of(*same, name) == value_of(training, name);
+    };
+    return num_other_runs(other, *same, in.dialect) ==
+               num_other_runs(script, training, in.dialect) &&
+           std::ranges::all_of(environment_names(), has_same) &&
+           ranks_of(*same, in.dialect).product() == ranks_of(training, in.dialect).product() &&
+           differing_flags(training, *same).empty();
+  } catch (const base::UsageError&) {
+    return false;
+  }
+}
+
+/// Where another round of a loop, which is read once or cut short, would change what is read.
+void note_loops(const ShellScript& script, const ShellCommand& training, std::string_view text,
+                Reading& in) {
+  const auto note = [&](const std::vector<int64_t>& loops, const ShellView& view,
+                        std::string_view words) {
+    if (loops.empty() || reads_alike(script, training, view, text, in)) return;
+    in.note(
+        fmt::format("line {}{}: {}", loops.front(), loops.size() == 1 ? "" : " and others", words));
+  };
+  ShellView again = view_of(text, in);
+  again.open_rounds = 2;
+  note(script.open_loops, again,
+       "only a run can tell how often this loop goes round: it is read once");
+  ShellView half = view_of(text, in);
+  half.most_rounds /= 2;
+  note(script.cut_loops, half, "this loop goes round oftener than it is read");
 }
 
 /// Where a script chooses between branches that only a run can decide on.
@@ -451,7 +475,7 @@ void read_command(std::string_view text, Reading& in) {
   for (const auto& [name, value] : training->environment) set_environment(in, name, value);
   read_ranks(*training, text, in);
   note_open_branches(script, *training, text, in);
-  note_open_loops(script, *training, text, in);
+  note_loops(script, *training, text, in);
   note_other_runs(script, *training, in);
   const Arguments arguments = words.subspan(first);
   if (in.dialect == Dialect::megatron_bridge) {

@@ -27,6 +27,8 @@ struct ShellView {
   bool takes_first = false;
   /// So often loops are read of which only a run can tell how often they go round.
   size_t open_rounds = 1;
+  /// Nor oftener than that others.
+  size_t most_rounds = 64;
 };
 
 /// A choice between branches that depends on a file or on what a command prints.
@@ -39,6 +41,7 @@ struct ShellScript {
   std::vector<ShellCommand> commands;
   std::vector<OpenBranch> open;
   std::vector<int64_t> open_loops;  ///< lines of the loops that ShellView::open_rounds is for
+  std::vector<int64_t> cut_loops;   ///< lines of those that go round oftener than they are read
 };
 
 /// The commands that a script runs, in their order: separated by lines, ';', '&&', '|'.

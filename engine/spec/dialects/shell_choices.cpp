@@ -13,7 +13,6 @@ namespace {
 
 // Beyond these nothing is read any more: a function may call itself, a loop may be endless.
 constexpr int kDeepestCall = 8;
-constexpr size_t kMostRounds = 64;
 
 /// A command that says flags, and does more than print them.
 bool is_launch(const ShellCommand& command) {
@@ -208,7 +207,10 @@ Truth ScriptReader::while_clause(bool is_until) {
     if (!ends_round() || !runs() || condition == Truth::no) return Truth::unknown;
     // Only loops over arguments are known to end.
     const bool is_counted = condition == Truth::yes && variables_["@"].size() < before;
-    if (!(is_counted ? round < kMostRounds : is_read_again(line, round))) return Truth::unknown;
+    if (is_counted && round >= view_.most_rounds) cut_loops_.push_back(line);
+    if (!(is_counted ? round < view_.most_rounds : is_read_again(line, round))) {
+      return Truth::unknown;
+    }
     go_back(start);
   }
 }
@@ -244,8 +246,10 @@ Truth ScriptReader::counting_clause() {
     arithmetic(parts[2]);
     condition = arithmetic(parts[1]);
     if (condition == Truth::no) return Truth::unknown;
-    const bool is_counted = condition == Truth::yes && round < kMostRounds && budget_.rounds > 0;
+    const bool is_counted =
+        condition == Truth::yes && round + 1 < view_.most_rounds && budget_.rounds > 0;
     if (is_counted) --budget_.rounds;
+    if (!is_counted && condition == Truth::yes && round > 0) cut_loops_.push_back(line);
     if (!is_counted && !is_read_again(line, round)) return Truth::unknown;
     go_back(start);
   }
@@ -254,6 +258,7 @@ Truth ScriptReader::counting_clause() {
 Truth ScriptReader::for_clause() {
   skip_blanks();
   if (in_.starts_with("((")) return counting_clause();
+  const int64_t line = in_.line();
   const size_t first = in_.at();
   while (is_name_part(in_.peek())) in_.next();
   const std::string name(in_.from(first));
@@ -270,7 +275,8 @@ Truth ScriptReader::for_clause() {
   }
   if (!take_do()) return Truth::unknown;
   const Cursor start = in_;
-  for (size_t i = 0; i < std::max<size_t>(items.size(), 1) && i < kMostRounds; ++i) {
+  if (items.size() > view_.most_rounds) cut_loops_.push_back(line);
+  for (size_t i = 0; i < std::max<size_t>(items.size(), 1) && i < view_.most_rounds; ++i) {
     if (i > 0) {
       if (!runs()) break;
       go_back(start);

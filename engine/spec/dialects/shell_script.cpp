@@ -42,7 +42,7 @@ ShellScript ScriptReader::read(ShellVariables variables) {
   variables_["@"] = view_.arguments;
   list({});
   read_uncalled();
-  return {std::move(commands_), std::move(open_), std::move(open_loops_)};
+  return {std::move(commands_), std::move(open_), std::move(open_loops_), std::move(cut_loops_)};
 }
 
 // The text between commands.
@@ -456,6 +456,7 @@ void ScriptReader::read_inside(std::string_view text, ShellValues arguments) {
   std::ranges::move(inner.commands, std::back_inserter(commands_));
   std::ranges::move(inner.open, std::back_inserter(open_));
   std::ranges::move(inner.open_loops, std::back_inserter(open_loops_));
+  std::ranges::move(inner.cut_loops, std::back_inserter(cut_loops_));
 }
 
 // Variables.

@@ -189,6 +189,7 @@ class ScriptReader {
   std::vector<ShellCommand> commands_;
   std::vector<OpenBranch> open_;
   std::vector<int64_t> open_loops_;
+  std::vector<int64_t> cut_loops_;
 };
 
 }  // namespace moetune::spec::dialects

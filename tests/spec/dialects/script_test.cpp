@@ -290,6 +290,41 @@ BOOST_AUTO_TEST_CASE(loops_that_only_a_run_can_count) {
   BOOST_TEST(!note_of("TP=2\nfor ((;;)); do\n" + flags + "\nbreak\ndone\n"));
 }
 
+BOOST_AUTO_TEST_CASE(ranks_and_variables_of_a_loop_count_too) {
+  const auto note_of = [&](const std::string& text) {
+    return has_note(import_run(text, kLm), "only a run can tell how often");
+  };
+  const std::string flags = " pretrain_gpt.py --tensor-model-parallel-size 2\n";
+  const std::string loop = "while read l; do N=$((N * 2)); done < hosts\n";
+  BOOST_TEST(note_of("N=4\n" + loop + "srun -n $N python" + flags));
+  BOOST_TEST(note_of("N=4\n" + loop + "export CUDA_DEVICE_MAX_CONNECTIONS=$N\npython" + flags));
+  BOOST_TEST(!note_of("N=4\n" + loop + "python" + flags));
+}
+
+BOOST_AUTO_TEST_CASE(loops_that_go_round_too_often_are_cut_and_say_so) {
+  const auto run_of = [&](int rounds) {
+    return import_run(fmt::format("N=0\nfor ((i=0; i<{}; i++)); do N=$((N+1)); done\n"
+                                  "pretrain_gpt.py --num-layers $N\n",
+                                  rounds),
+                      kLm);
+  };
+  BOOST_TEST(stated(run_of(64), "--num-layers") == "64");
+  BOOST_TEST(!has_note(run_of(64), "goes round"));
+  BOOST_TEST(stated(run_of(65), "--num-layers") == "64");
+  BOOST_TEST(has_note(run_of(65), "line 2: this loop goes round oftener than it is read"));
+  std::string words;
+  for (int i = 0; i < 65; ++i) words += fmt::format(" {}", i);
+  const std::string listed =
+      "for N in" + words + "; do true; done\npretrain_gpt.py --num-layers $N\n";
+  BOOST_TEST(has_note(import_run(listed, kLm), "oftener than it is read"));
+  // More than can be read the second time: the first reading stands.
+  std::string nested = "N=2\n";
+  for (int i = 0; i < 20; ++i) nested += "while true; do\n";
+  nested += "pretrain_gpt.py --tensor-model-parallel-size $N --seed $RANDOM\n";
+  for (int i = 0; i < 20; ++i) nested += "done\n";
+  BOOST_TEST(import_run(nested, kLm).knobs.tp == 2);
+}
+
 /// A job that a script writes: an array in a text in a shell in a job.
 BOOST_AUTO_TEST_CASE(a_script_that_submits_another) {
   const std::string text = R"(

@@ -50,6 +50,7 @@ bool Score::add(const FaultyCase& faulty, int faulty_rank, const NamedCause& nam
     ++num_gains;
     const double gain = removal_gain();
     num_within_ceiling += gain <= named.ceiling_ratio + 0.005 ? 1 : 0;
+    ++num_of_most;
     num_within_most += gain <= named.most_ratio + 0.005 ? 1 : 0;
   }
   return is_sub_right && is_rank_right;
@@ -61,10 +62,11 @@ void Score::add_pair(bool is_stable) {
 }
 
 void Score::operator+=(const Score& other) {
-  for (int64_t Score::*member : {&Score::num_cases, &Score::num_labels, &Score::num_of_sub_causes,
-                                 &Score::num_sub_causes, &Score::num_unknown, &Score::num_of_ranks,
-                                 &Score::num_ranks, &Score::num_gains, &Score::num_within_ceiling,
-                                 &Score::num_within_most, &Score::num_pairs, &Score::num_stable}) {
+  for (int64_t Score::*member :
+       {&Score::num_cases, &Score::num_labels, &Score::num_of_sub_causes, &Score::num_sub_causes,
+        &Score::num_unknown, &Score::num_of_ranks, &Score::num_ranks, &Score::num_gains,
+        &Score::num_within_ceiling, &Score::num_of_most, &Score::num_within_most, &Score::num_pairs,
+        &Score::num_stable}) {
     this->*member += other.*member;
   }
 }
@@ -80,7 +82,7 @@ void print(const std::string& name, const Score& s) {
              percent(s.num_labels, s.num_cases), percent(s.num_sub_causes, s.num_of_sub_causes),
              percent(s.num_ranks, s.num_of_ranks), percent(s.num_unknown, s.num_cases),
              percent(wrong, s.num_cases), percent(s.num_within_ceiling, s.num_gains),
-             percent(s.num_within_most, s.num_gains), percent(s.num_stable, s.num_pairs));
+             percent(s.num_within_most, s.num_of_most), percent(s.num_stable, s.num_pairs));
   std::fflush(stdout);
 }
 

@@ -30,6 +30,7 @@ struct Score {
   int64_t num_ranks = 0;     ///< right ones
   int64_t num_gains = 0;
   int64_t num_within_ceiling = 0;
+  int64_t num_of_most = 0;  ///< gains of verdicts that tell most_ratio
   int64_t num_within_most = 0;
   int64_t num_pairs = 0;  ///< of neighbouring steps
   int64_t num_stable = 0;

@@ -40,7 +40,7 @@ std::string conditions_of(const std::vector<PlanCondition>& conditions) {
     const std::optional<double>& ratio = condition.speed_ratio;
     html += number_cell(ratio, ratio ? signed_percent(*ratio - 1) : "–");
     html += fmt::format("<td>{}</td></tr>\n",
-                        ratio ? "" : "not priced by itself: " + escape(condition.why));
+                        (ratio ? "" : "not priced by itself: ") + escape(condition.why));
   }
   return html + "</tbody></table></div>\n";
 }

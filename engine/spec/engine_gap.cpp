@@ -120,6 +120,14 @@ constexpr PlannedPass kPlannedPasses[] = {
                  ? ""
                  : fmt::format("the optimizer {}", name_of(k.optimizer));
     }},
+    {[](Planned k) { return where(!k.moe_grouped_gemm, "experts whose products are not grouped"); },
+     "grouped products stand for them"},
+    {[](Planned k) { return where(k.delay_wgrad_compute, "delayed weight gradients"); }},
+    {[](Planned k) { return where(k.fp8_param_gather, "weights that are gathered in FP8"); }},
+    {[](Planned k) { return where(k.fp8_attention, "attention in FP8"); }},
+    {[](Planned k) {
+      return where(k.tp_comm_overlap && k.tp > 1, "overlap of tensor parallelism's communication");
+    }},
     {[](Planned k) { return recompute_gap(k, PlanRecompute::mla_up_proj); }},
     {[](Planned k) { return recompute_gap(k, PlanRecompute::mlp); }},
     {[](Planned k) { return recompute_gap(k, PlanRecompute::shared_experts); }},

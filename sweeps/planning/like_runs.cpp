@@ -174,10 +174,15 @@ class Way {
       } else {
         const double now = rate();
         condition.ratio = now / std::exchange(last_, now);
+        if (num_open_ > 0) {
+          condition.why = fmt::format("together with the {} before it", num_open_);
+          num_open_ = 0;
+        }
       }
     } catch (const base::UsageError& error) {
       condition.why = error.what();
     }
+    if (!condition.ratio) ++num_open_;
     like_.conditions.push_back(std::move(condition));
   }
 
@@ -243,7 +248,8 @@ class Way {
   PlanRun run_;
   std::string routing_;
   double months_ = 0;
-  double last_ = 0;                                    ///< priced last
+  double last_ = 0;      ///< priced last
+  size_t num_open_ = 0;  ///< conditions since then, which could not be priced
   std::shared_ptr<const spec::HardwareSpec> machine_;  ///< of run_, on the way
 };
 

@@ -39,7 +39,7 @@ struct Condition {
   /// Tokens a second and GPU with it over those before it; empty: the run cannot be so on the way,
   /// and what this costs is part of the next ratio.
   std::optional<double> ratio;
-  std::string why{};  ///< it cannot
+  std::string why{};  ///< it cannot; of a ratio: what it holds beside this
 };
 
 struct LikeRun {

@@ -37,9 +37,10 @@ json optional_json(const std::optional<double>& value) {
 json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
 
 std::string condition_text(const Condition& condition) {
-  return fmt::format(
-      "{} {} -> {}: {}", condition.what, condition.from, condition.to,
-      condition.ratio ? percent(*condition.ratio) : "not priced by itself: " + condition.why);
+  const std::string figure = condition.ratio ? percent(*condition.ratio) : "not priced by itself";
+  const char* beside = condition.why.empty() ? "" : condition.ratio ? ", " : ": ";
+  return fmt::format("{} {} -> {}: {}{}{}", condition.what, condition.from, condition.to, figure,
+                     beside, condition.why);
 }
 
 }  // namespace

@@ -205,7 +205,7 @@ inline constexpr OutputKey kLikeRunKeys[] = {
     {"conditions[].speed_ratio", "number or null", "ratio",
      "Tokens a second and GPU with it over those before; null: the run cannot be so on the way, "
      "and what it costs is part of the next ratio."},
-    {"conditions[].why", "text or null", "", "It cannot."},
+    {"conditions[].why", "text or null", "", "It cannot; of a ratio: what that holds beside this."},
     {"moved_tokens_per_s_per_gpu", "number or null", "tokens/s",
      "Predicted for its layout and choices on the user's devices, with the user's sequences; null: "
      "illegal there, or not compared."},

@@ -257,6 +257,25 @@ BOOST_AUTO_TEST_CASE(what_is_no_flag_is_named_and_priced) {
   BOOST_TEST(says(to_text(like), "GPUs 64 -> 16: "), to_text(like));
 }
 
+// With 16 replicas a step of 8 sequences is illegal until its sequences are those of the command.
+BOOST_AUTO_TEST_CASE(a_figure_says_what_it_holds_beside_its_own) {
+  const Command command;
+  const LikeRuns like = command.beside(json::array({row_with("small", [](json& row) {
+    row["world_size"] = 8;
+    row["global_batch_size"] = 8;
+  })}));
+  BOOST_TEST_REQUIRE(like.runs.size() == 1);
+  const std::vector<Condition>& conditions = like.runs[0].conditions;
+  BOOST_TEST_REQUIRE(conditions.size() >= 2);
+  BOOST_TEST(conditions[0].what == "GPUs");
+  BOOST_TEST(!conditions[0].ratio.has_value());
+  BOOST_TEST(conditions[1].what == "sequences of a step");
+  BOOST_TEST_REQUIRE(conditions[1].ratio.has_value());
+  BOOST_TEST(conditions[1].why == "together with the 1 before it");
+  BOOST_TEST(says(to_text(like), ", together with the 1 before it"), to_text(like));
+  for (size_t i = 2; i < conditions.size(); ++i) BOOST_TEST(conditions[i].why == "");
+}
+
 BOOST_AUTO_TEST_CASE(another_engine_is_told) {
   const auto notes_of = [](const char* software) {
     const LikeRuns like = Command().beside(

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "reports/or_null.h"
 #include "sweeps/load.h"
 #include "sweeps/planning/change_text.h"
 #include "sweeps/planning/like_runs.h"
@@ -14,6 +15,8 @@
 namespace moetune::sweeps {
 
 using nlohmann::json;
+using reports::or_null;
+using reports::text_or_null;
 
 namespace {
 
@@ -29,12 +32,6 @@ std::string left_out(const LikeRuns& like) {
   add(like.num_without_speed, "without a speed");
   return text.empty() ? text : fmt::format(" Left out: {}.", text);
 }
-
-json optional_json(const std::optional<double>& value) {
-  return value ? json(*value) : json(nullptr);
-}
-
-json text_or_null(const std::string& text) { return text.empty() ? json(nullptr) : json(text); }
 
 std::string condition_text(const Condition& condition) {
   const std::string figure = condition.ratio ? percent(*condition.ratio) : "not priced by itself";
@@ -151,8 +148,8 @@ void add_like_runs(const LikeRuns& like, json& document) {
     entry["knobs"] = spec::to_json(row.run.knobs);
     entry["assumed"] = row.assumed;
     entry["notes"] = run.notes;
-    entry["published_tflops_per_gpu"] = optional_json(row.tflops);
-    entry["published_tokens_per_s_per_gpu"] = optional_json(row.tokens_per_s);
+    entry["published_tflops_per_gpu"] = or_null(row.tflops);
+    entry["published_tokens_per_s_per_gpu"] = or_null(row.tokens_per_s);
     entry["share_ratio"] =
         like.tokens_per_s > 0 ? json(like.tokens_per_s / *row.tokens_per_s) : json(nullptr);
     entry["conditions"] = json::array();
@@ -160,10 +157,10 @@ void add_like_runs(const LikeRuns& like, json& document) {
       entry["conditions"].push_back({{"what", condition.what},
                                      {"from", condition.from},
                                      {"to", condition.to},
-                                     {"speed_ratio", optional_json(condition.ratio)},
+                                     {"speed_ratio", or_null(condition.ratio)},
                                      {"why", text_or_null(condition.why)}});
     }
-    entry["moved_tokens_per_s_per_gpu"] = optional_json(run.moved_tokens_per_s);
+    entry["moved_tokens_per_s_per_gpu"] = or_null(run.moved_tokens_per_s);
     entry["broken_rule"] = text_or_null(run.broken_rule);
     entry["broken_rule_text"] = text_or_null(run.rule_text);
     entry["path"] = json::array();

@@ -110,6 +110,33 @@ BOOST_AUTO_TEST_CASE(layers_that_do_not_divide_are_laid_out) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(a_layout_is_listed_once_with_its_fastest_virtual_stages) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanQuestion question = question_of(model, hardware);
+  question.num_best = 1'000'000;
+  const auto seconds_by_sizes = [&](int32_t vpp) {
+    question.keeps = [&](const spec::PlanKnobs& k) {
+      return k.pp == 2 && (vpp == 0 || k.vpp == vpp);
+    };
+    std::map<std::array<int32_t, 5>, double> seconds;
+    for (const PlannedConfig& config : search_plans(question, {}).best) {
+      const spec::PlanKnobs& k = config.knobs;
+      BOOST_TEST(
+          seconds.emplace(std::array{k.tp, k.cp, k.ep, k.etp, k.micro_batch_size}, config.seconds)
+              .second);
+    }
+    return seconds;
+  };
+  const auto all = seconds_by_sizes(0);
+  const auto one = seconds_by_sizes(1);
+  const auto two = seconds_by_sizes(2);
+  BOOST_TEST_REQUIRE(!two.empty());
+  for (const auto& [sizes, seconds] : two) {
+    BOOST_TEST(all.at(sizes) <= std::min(seconds, one.at(sizes)));
+  }
+}
+
 BOOST_AUTO_TEST_CASE(bounds_leave_out_nothing_that_is_faster) {
   const spec::ModelSpec model = moe_model();
   spec::HardwareSpec hardware = machine(8);

@@ -275,10 +275,13 @@ class Search {
     return knobs;
   }
 
-  static bool has_same_sizes(const PlanKnobs& a, const PlanKnobs& b) {
+  /// The same layout but for virtual stages, which often differ by less than predictions can tell:
+  /// a list of them would say little.
+  static bool is_same_choice(const PlanKnobs& a, const PlanKnobs& b) {
     return a.micro_batch_size == b.micro_batch_size &&
            std::ranges::all_of(spec::layout_sizes(), [&](const spec::LayoutSize& size) {
-             return a.*size.plan_member == b.*size.plan_member;
+             return size.plan_member == &PlanKnobs::vpp ||
+                    a.*size.plan_member == b.*size.plan_member;
            });
   }
 
@@ -407,9 +410,9 @@ class Search {
 
   /// `best` is a heap with its slowest in front.
   void keep(const PlannedConfig& config) {
-    // Keep only the better of a layout's two ways to exchange context.
+    // Of a layout's two ways to exchange context and of its virtual stages only the fastest stays.
     const auto same = std::ranges::find_if(answer_.best, [&](const PlannedConfig& other) {
-      return has_same_sizes(other.knobs, config.knobs);
+      return is_same_choice(other.knobs, config.knobs);
     });
     if (same != answer_.best.end()) {
       if (is_faster(config, *same)) *same = config;

@@ -67,7 +67,9 @@ struct PlanCell {
 };
 
 struct PlanAnswer {
-  std::vector<PlannedConfig> best;     ///< the fastest that fit, one for each layout
+  /// The fastest that fit: of each layout and micro-batch size the one with the fastest virtual
+  /// stages.
+  std::vector<PlannedConfig> best;
   std::vector<PlannedConfig> nearest;  ///< if nothing fits: those that need the least memory
   int64_t num_points = 0;              ///< of the space
   int64_t num_legal = 0;

@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "engine/plan/compile.h"
+#include "tests/plan/program_checks.h"
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::plan {
@@ -17,6 +18,8 @@ BOOST_AUTO_TEST_SUITE(check_program)
 
 namespace {
 
+using testing::error_of;
+using testing::num_ranks;
 namespace data = boost::unit_test::data;
 namespace samples = spec::samples;
 
@@ -76,15 +79,6 @@ spec::TrialSpec trial_of(const char* knobs, bool is_mixed = false) {
   trial.training.aux_loss_coeff = 0.01;
   trial.training.z_loss_coeff = 0.001;
   return trial;
-}
-
-std::string error_of(const StepProgram& program) {
-  try {
-    check(program);
-  } catch (const base::Error& error) {
-    return error.what();
-  }
-  return {};
 }
 
 using Code = std::vector<Instr>;
@@ -164,7 +158,7 @@ void check_says(const StepProgram& program, const std::vector<std::string>& part
 BOOST_DATA_TEST_CASE(compiled_programs_hold_it, data::make(kLayouts), knobs) {
   for (const bool is_mixed : {false, true}) {
     const spec::TrialSpec trial = trial_of(knobs, is_mixed);
-    for (int rank = 0; rank < layout_of(trial.knobs).world_size(); ++rank) {
+    for (int rank = 0; rank < num_ranks(trial); ++rank) {
       BOOST_TEST_CONTEXT((is_mixed ? "mixed, " : "") << "rank " << rank) {
         BOOST_TEST(error_of(compile(trial, rank)) == "");
       }

@@ -16,6 +16,8 @@ BOOST_AUTO_TEST_SUITE(dispatchers_of_rows)
 namespace {
 
 using spec::Dispatcher;
+using testing::error_of;
+using testing::num_ranks;
 
 constexpr Dispatcher kOthers[] = {Dispatcher::allgather, Dispatcher::deepep, Dispatcher::hybridep};
 
@@ -45,7 +47,7 @@ void for_all(const std::function<void(const spec::TrialSpec&)>& body) {
       BOOST_TEST_CONTEXT(name << " " << knobs) {
         spec::TrialSpec trial = testing::trial_of(model, knobs);
         trial.hardware.devices_per_node = 2;
-        trial.hardware.num_nodes = layout_of(trial.knobs).world_size() / 2;
+        trial.hardware.num_nodes = num_ranks(trial) / 2;
         body(trial);
       }
     }
@@ -53,7 +55,7 @@ void for_all(const std::function<void(const spec::TrialSpec&)>& body) {
 }
 
 /// It has layers with experts, whatever the layout.
-int last_of(const spec::TrialSpec& trial) { return layout_of(trial.knobs).world_size() - 1; }
+int last_of(const spec::TrialSpec& trial) { return num_ranks(trial) - 1; }
 
 std::vector<int> group_of(const spec::TrialSpec& trial) {
   return layout_of(trial.knobs).group_ranks(Group::ep, last_of(trial));
@@ -78,18 +80,11 @@ BOOST_AUTO_TEST_CASE(their_programs_hold_what_programs_hold) {
     for (const Dispatcher dispatcher : kOthers) {
       const bool has_overlap =
           dispatcher != Dispatcher::allgather && !spec::is_full_recompute(trial.knobs);
-      std::vector<StepProgram> programs;
-      std::vector<BalancedBindings> bindings;
-      for (int rank = 0; rank < layout_of(trial.knobs).world_size(); ++rank) {
-        programs.push_back(compile(trial, rank, with(dispatcher, has_overlap)));
-        bindings.emplace_back(trial, rank);
-        BOOST_CHECK_NO_THROW(check(programs.back()));
+      const Planned planned = with(dispatcher, has_overlap);
+      for (int rank = 0; rank < num_ranks(trial); ++rank) {
+        BOOST_TEST(error_of(compile(trial, rank, planned)) == "");
       }
-      std::vector<PlayedRank> ranks;
-      for (size_t i = 0; i < programs.size(); ++i) ranks.push_back({&programs[i], &bindings[i]});
-      BOOST_TEST(play(trial.hardware, ranks, [](const Position&, const Instr&, const OpCost&) {
-                   return int64_t{10};
-                 }).step_ns > 0);
+      testing::play_all(trial, planned);
     }
   });
 }

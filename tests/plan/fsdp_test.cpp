@@ -5,7 +5,6 @@
 #include <map>
 #include <set>
 
-#include "kernels/base/error.h"
 #include "tests/plan/planned_models.h"
 
 namespace moetune::plan {
@@ -14,7 +13,9 @@ BOOST_AUTO_TEST_SUITE(fsdp_pass)
 namespace {
 
 using spec::Fsdp;
+using testing::error_of;
 using testing::ModelSpec;
+using testing::num_ranks;
 
 constexpr Planned planned_with(Fsdp fsdp) {
   Planned planned;
@@ -64,17 +65,6 @@ void for_all(const std::function<void(const spec::TrialSpec&, const Planned&)>& 
   }
 }
 
-int num_ranks(const spec::TrialSpec& trial) { return layout_of(trial.knobs).world_size(); }
-
-std::string error_of(const StepProgram& program) {
-  try {
-    check(program);
-  } catch (const base::Error& error) {
-    return error.what();
-  }
-  return {};
-}
-
 bool is_part(const Ref& ref, BucketPart part) {
   return ref.space == Space::bucket && ref.id == static_cast<uint8_t>(part);
 }
@@ -87,19 +77,8 @@ BOOST_AUTO_TEST_CASE(programs_with_shards_hold_what_all_hold) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(ranks_with_shards_do_not_wait_for_each_other_forever) {
-  for_all([](const spec::TrialSpec& trial, const Planned& planned) {
-    std::vector<StepProgram> programs;
-    std::vector<BalancedBindings> bindings;
-    for (int rank = 0; rank < num_ranks(trial); ++rank) {
-      programs.push_back(compile(trial, rank, planned));
-      bindings.emplace_back(trial, rank);
-    }
-    std::vector<PlayedRank> ranks;
-    for (size_t i = 0; i < programs.size(); ++i) ranks.push_back({&programs[i], &bindings[i]});
-    const auto ten = [](const Position&, const Instr&, const OpCost&) { return int64_t{10}; };
-    BOOST_TEST(play(trial.hardware, ranks, ten).step_ns > 0);
-  });
+BOOST_AUTO_TEST_CASE(ranks_with_shards_do_all_that_their_programs_say) {
+  for_all(testing::play_all);
 }
 
 /// What the compute stream has waited for, as a device sees it: no collective's result is read

@@ -19,6 +19,8 @@ BOOST_AUTO_TEST_SUITE(narrow_products)
 namespace {
 
 using spec::PrecisionRecipe;
+using testing::error_of;
+using testing::num_ranks;
 
 constexpr PrecisionRecipe kRecipes[] = {PrecisionRecipe::fp8_current, PrecisionRecipe::fp8_delayed,
                                         PrecisionRecipe::mxfp8, PrecisionRecipe::nvfp4};
@@ -58,17 +60,6 @@ void for_all(const std::function<void(const spec::TrialSpec&)>& body) {
     }
   }
 }
-
-std::string error_of(const StepProgram& program) {
-  try {
-    check(program);
-  } catch (const base::Error& error) {
-    return error.what();
-  }
-  return {};
-}
-
-int num_ranks(const spec::TrialSpec& trial) { return layout_of(trial.knobs).world_size(); }
 
 bool is_product(const Instr& instr) {
   if (instr.verb != Verb::op) return false;

@@ -6,7 +6,6 @@
 #include <map>
 #include <set>
 
-#include "kernels/base/error.h"
 #include "tests/plan/planned_models.h"
 
 namespace moetune::plan {
@@ -15,7 +14,9 @@ BOOST_AUTO_TEST_SUITE(offload_pass)
 namespace {
 
 using spec::Offload;
+using testing::error_of;
 using testing::ModelSpec;
+using testing::num_ranks;
 
 Planned planned_for(const spec::OffloadSet& modules, spec::Fsdp fsdp = spec::Fsdp::none) {
   Planned planned;
@@ -55,17 +56,6 @@ void for_all(const std::function<void(const spec::TrialSpec&)>& body) {
       BOOST_TEST_CONTEXT(name << " " << knobs) { body(testing::trial_of(model, knobs)); }
     }
   }
-}
-
-int num_ranks(const spec::TrialSpec& trial) { return layout_of(trial.knobs).world_size(); }
-
-std::string error_of(const StepProgram& program) {
-  try {
-    check(program);
-  } catch (const base::Error& error) {
-    return error.what();
-  }
-  return {};
 }
 
 BOOST_AUTO_TEST_CASE(programs_that_offload_hold_what_all_hold) {

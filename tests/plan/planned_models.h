@@ -15,6 +15,7 @@
 #include "engine/plan/blocks/blocks.h"
 #include "engine/plan/compile.h"
 #include "engine/plan/player.h"
+#include "tests/plan/program_checks.h"
 #include "tests/spec/spec_samples.h"
 
 namespace moetune::plan::testing {
@@ -282,7 +283,7 @@ inline bool is_counted(Op op) {
 inline int64_t flops_of(const spec::TrialSpec& trial,
                         const std::function<bool(const Segment&, const Instr&)>& is_it) {
   int64_t flops = 0;
-  for (int rank = 0; rank < layout_of(trial.knobs).world_size(); ++rank) {
+  for (int rank = 0; rank < num_ranks(trial); ++rank) {
     const StepProgram program = compile(trial, rank);
     for_each(program, [&](const Item& item, const Segment& segment, const Instr& instr) {
       if (instr.verb != Verb::op || item.micro_batch != 0) return;

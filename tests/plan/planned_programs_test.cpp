@@ -13,7 +13,9 @@ BOOST_AUTO_TEST_SUITE(planned_programs)
 
 namespace {
 
+using testing::error_of;
 using testing::ModelSpec;
+using testing::num_ranks;
 namespace data = boost::unit_test::data;
 
 const char* const kLayouts[] = {
@@ -54,15 +56,6 @@ std::vector<std::string> layouts_for(const ModelSpec& model) {
   return all;
 }
 
-std::string error_of(const StepProgram& program) {
-  try {
-    check(program);
-  } catch (const base::Error& error) {
-    return error.what();
-  }
-  return {};
-}
-
 /// body(trial) for all models and layouts.
 void for_all(const std::function<void(const spec::TrialSpec&)>& body) {
   for (const auto& [name, model] : testing::small_models()) {
@@ -71,8 +64,6 @@ void for_all(const std::function<void(const spec::TrialSpec&)>& body) {
     }
   }
 }
-
-int num_ranks(const spec::TrialSpec& trial) { return layout_of(trial.knobs).world_size(); }
 
 BOOST_AUTO_TEST_CASE(compiled_programs_hold_it) {
   for_all([](const spec::TrialSpec& trial) {
@@ -102,21 +93,8 @@ BOOST_AUTO_TEST_CASE(a_step_ends_with_the_memory_that_it_has_begun_with) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(ranks_do_not_wait_for_each_other_forever) {
-  for_all([](const spec::TrialSpec& trial) {
-    std::vector<StepProgram> programs;
-    std::vector<BalancedBindings> bindings;
-    for (int rank = 0; rank < num_ranks(trial); ++rank) {
-      programs.push_back(compile(trial, rank));
-      bindings.emplace_back(trial, rank);
-    }
-    std::vector<PlayedRank> ranks;
-    for (size_t i = 0; i < programs.size(); ++i) ranks.push_back({&programs[i], &bindings[i]});
-    const PlayResult result =
-        play(trial.hardware, ranks,
-             [](const Position&, const Instr&, const OpCost&) { return int64_t{10}; });
-    BOOST_TEST(result.step_ns > 0);
-  });
+BOOST_AUTO_TEST_CASE(ranks_do_all_that_their_programs_say) {
+  for_all([](const spec::TrialSpec& trial) { testing::play_all(trial, {}); });
 }
 
 BOOST_AUTO_TEST_CASE(instructions_have_names_for_all_their_operands) {

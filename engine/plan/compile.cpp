@@ -87,7 +87,8 @@ class Compiler {
     } else if (knobs_.use_distributed_optimizer) {
       distributed_optimizer(program_, stage);
     }
-    // Where all is recomputed nothing is kept that could wait elsewhere.
+    // Where all is recomputed nothing is kept that could wait elsewhere: no plan asks for it (rule
+    // offload_or_recompute), and what is priced in spite of it has no copies.
     if (!is_full_) offload(program_, stage, planned_.offload);
     offload_optimizer(program_, stage, planned_.optimizer_offload_ratio);
     if (knobs_.overlap_grad_reduce) grad_overlap(program_.items, program_.segments);

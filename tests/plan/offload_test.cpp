@@ -102,6 +102,38 @@ BOOST_AUTO_TEST_CASE(what_goes_out_comes_back) {
   });
 }
 
+// A narrow copy that is kept goes with the buffer that it is of: half of its bytes where nothing
+// else is kept, and as many as it has beside it where that is read, too.
+BOOST_AUTO_TEST_CASE(narrow_copies_go_with_their_modules) {
+  ModelSpec model = testing::small_gpt_oss();
+  testing::set_layers(model, testing::layers_of(spec::Mixer::gqa, 4, 0));
+  for (const char* knobs :
+       {"{}", R"({"data_parallel_size": 2, "expert_model_parallel_size": 2})"}) {
+    const spec::TrialSpec trial = testing::trial_of(model, knobs);
+    const auto sent = [&](Offload module, spec::PrecisionRecipe recipe) {
+      Planned planned = planned_for({module});
+      planned.precision = recipe;
+      BOOST_TEST(error_of(compile(trial, 0, planned)) == "");
+      Moved moved = moved_by(trial, planned);
+      BOOST_TEST(moved.held == 0);
+      BOOST_TEST(moved.bytes[Op::to_host] == moved.bytes[Op::from_host]);
+      return static_cast<double>(moved.bytes[Op::to_host]);
+    };
+    const std::map<Offload, double> ratios = {{Offload::attn_norm, 1}, {Offload::qkv_linear, 0.5},
+                                              {Offload::core_attn, 1}, {Offload::attn_proj, 1.5},
+                                              {Offload::mlp_norm, 1},  {Offload::expert_fc1, 1},
+                                              {Offload::moe_act, 0.5}};
+    for (const auto& [module, ratio] : ratios) {
+      const double wide = sent(module, spec::PrecisionRecipe::bf16);
+      BOOST_TEST(wide > 0);
+      for (const spec::PrecisionRecipe recipe :
+           {spec::PrecisionRecipe::fp8_blockwise, spec::PrecisionRecipe::nvfp4}) {
+        BOOST_TEST(sent(module, recipe) == ratio * wide, spec::name_of(module));
+      }
+    }
+  }
+}
+
 /// Of eight layers of attention and experts that save `of_layer` bytes which may go: two are there
 /// at most, and the last one's are needed again before they could have gone.
 BOOST_AUTO_TEST_CASE(all_but_two_layers_wait_elsewhere) {
@@ -245,6 +277,20 @@ BOOST_AUTO_TEST_CASE(a_share_of_the_state_is_not_on_the_device) {
       const double expected = 12.0 * ratio * static_cast<double>(num_updated);
       BOOST_TEST(static_cast<double>(moved[Op::to_host]) == expected);
       BOOST_TEST(static_cast<double>(moved[Op::from_host]) == expected);
+    }
+  }
+}
+
+// Of small buckets nothing is left then: not even one byte rounds up.
+BOOST_AUTO_TEST_CASE(nearly_all_of_the_state_may_go) {
+  const spec::TrialSpec trial = testing::trial_of(
+      testing::small_gpt_oss(), R"({"data_parallel_size": 2, "use_distributed_optimizer": true})");
+  for (const spec::Fsdp fsdp : {spec::Fsdp::none, spec::Fsdp::torch}) {
+    for (const float ratio : {0.9F, 0.9999F, 0.999999F}) {
+      Planned planned;
+      planned.fsdp = fsdp;
+      planned.optimizer_offload_ratio = ratio;
+      BOOST_TEST(error_of(compile(trial, 0, planned)) == "", ratio);
     }
   }
 }

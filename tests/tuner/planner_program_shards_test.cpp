@@ -218,6 +218,36 @@ BOOST_AUTO_TEST_CASE(layers_offload_what_their_programs_offload) {
   BOOST_TEST(num_seen > 200);
 }
 
+// So do those whose products are narrow: a copy that is kept goes with what it is of. What tensor
+// parallelism gathers again programs keep in 16 bits (planner_program_memory).
+BOOST_AUTO_TEST_CASE(narrow_layers_offload_what_their_programs_offload) {
+  int num_narrower = 0;
+  samples::for_layouts(samples::usual_models(), [&](PlanRun& run) {
+    if (run.knobs.tp > 1) return;
+    const spec::ModelSpec& model = *run.model;
+    const double link = plan::host_link_bytes_per_s(*run.hardware);
+    for (const Offload module : kModules) {
+      run.knobs.offload = {module};
+      run.knobs.precision = spec::PrecisionRecipe::bf16;
+      const std::map<int64_t, double> wide = offloaded_by_layer(program_of(run, 0));
+      for (const spec::PrecisionRecipe recipe :
+           {spec::PrecisionRecipe::fp8_current, spec::PrecisionRecipe::mxfp8}) {
+        run.knobs.precision = recipe;
+        const std::map<int64_t, double> narrow = offloaded_by_layer(program_of(run, 0));
+        BOOST_TEST(narrow.size() == wide.size());
+        for (const auto& [layer, bytes] : narrow) {
+          const spec::LayerKind kind = plan::kind_of_layer(model, layer);
+          const double seconds =
+              exposed_copies(run, kind, samples::window_of(model, layer), 0);  // out and back
+          BOOST_TEST(seconds * link / 2 == bytes, tt::tolerance(1e-9));
+          num_narrower += bytes < wide.at(layer) ? 1 : 0;
+        }
+      }
+    }
+  });
+  BOOST_TEST(num_narrower > 50);
+}
+
 // Of all layers but two what is offloaded is not there.
 BOOST_AUTO_TEST_CASE(two_layers_are_on_their_way_as_in_their_program) {
   for (const auto& [name, model] : samples::usual_models()) {

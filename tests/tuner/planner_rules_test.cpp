@@ -95,6 +95,23 @@ BOOST_AUTO_TEST_CASE(own_modules_delay_nothing) {
   BOOST_TEST(breaks(run, "own_modules_delay_nothing"));
 }
 
+// What is recomputed in parts leaves the rest to go to the host's memory.
+BOOST_AUTO_TEST_CASE(what_is_within_recomputation_is_not_offloaded) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(1);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.offload = {spec::Offload::attn_norm, spec::Offload::core_attn, spec::Offload::mlp_norm};
+  run.knobs.recompute = {spec::PlanRecompute::moe};
+  BOOST_TEST(!breaks(run, "offload_or_recompute"));
+  run.knobs.recompute = {spec::PlanRecompute::full};
+  BOOST_TEST(breaks(run, "offload_or_recompute"));
+  run.knobs.offload = {spec::Offload::moe_act};
+  run.knobs.recompute = {spec::PlanRecompute::moe_act, spec::PlanRecompute::layernorm};
+  BOOST_TEST(!breaks(run, "offload_or_recompute"));
+  run.knobs.recompute = {spec::PlanRecompute::moe};
+  BOOST_TEST(breaks(run, "offload_or_recompute"));
+}
+
 // Since core 0.17 they have no grouped product, whatever --moe-grouped-gemm says.
 BOOST_AUTO_TEST_CASE(own_modules_multiply_experts_apart) {
   const spec::ModelSpec model = moe_model();

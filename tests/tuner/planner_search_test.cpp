@@ -343,6 +343,16 @@ BOOST_AUTO_TEST_CASE(each_rule_can_be_broken_and_says_so) {
          k.recompute = {spec::PlanRecompute::moe_act};
        }},
       {"offload_fits", [](K& k) { k.offload = {spec::Offload::attn_proj}; }},
+      {"offload_or_recompute",
+       [](K& k) {
+         k.recompute = {spec::PlanRecompute::full};
+         k.offload = {spec::Offload::attn_norm};
+       }},
+      {"offload_or_recompute",
+       [](K& k) {
+         k.recompute = {spec::PlanRecompute::moe};
+         k.offload = {spec::Offload::expert_fc1};
+       }},
       {"host_optimizer", [](K& k) { k.optimizer_offload_ratio = 1; }},
       {"fsdp_optimizer",
        [](K& k) {

@@ -484,6 +484,22 @@ constexpr PlanRule kRules[] = {
        return !k.offload.has(spec::Offload::attn_proj) || k.offload.has(spec::Offload::core_attn);
      },
      [](Run) { return std::string("offload of attn_proj needs that of core_attn"); }},
+    // Megatron-Core offloads beside recomputation of parts, and refuses what is within one of them
+    // (transformer_config.py). Within a checkpoint of the layer nothing is kept that could go.
+    of_choices({"offload_or_recompute",
+                [](Run run) {
+                  const PlanKnobs& k = run.knobs;
+                  const bool is_in_experts = k.offload.has(spec::Offload::expert_fc1) ||
+                                             k.offload.has(spec::Offload::moe_act);
+                  return (k.offload.empty() || !k.recompute.has(PlanRecompute::full)) &&
+                         (!is_in_experts || !k.recompute.has(PlanRecompute::moe));
+                },
+                [](Run run) {
+                  return std::string(run.knobs.recompute.has(PlanRecompute::full)
+                                         ? "recompute full excludes offload of activations"
+                                         : "recompute moe excludes offload of expert_fc1 and "
+                                           "moe_act");
+                }}),
     of_choices({"host_optimizer",
                 [](Run run) {
                   const PlanKnobs& k = run.knobs;

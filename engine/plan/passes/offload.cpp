@@ -44,6 +44,14 @@ class Offloading {
 
   static Place place_of(const Visit& visit) { return {visit.frame, visit.micro_batch}; }
 
+  /// Of a buffer, or of the narrow copy that is kept of it: that goes with the buffer's module.
+  static bool is_end_of_saved(const Instr& instr) {
+    if (instr.verb != Verb::free) return false;
+    const Space space = instr.refs.front().space;
+    return instr.what == static_cast<uint8_t>(MemoryGroup::activations) &&
+           (space == Space::frame || space == Space::narrow);
+  }
+
   void find_saved(const Visit& visit) {
     const auto [place, is_new] = saved_.try_emplace(visit.frame);
     if (!is_new) return;
@@ -52,10 +60,7 @@ class Offloading {
       if (!is_half_of_layer(segment)) continue;
       place->second.dims = segment.dims;
       for (const Instr& instr : segment.code) {
-        const bool is_saved = instr.verb == Verb::free &&
-                              instr.what == static_cast<uint8_t>(MemoryGroup::activations) &&
-                              instr.refs.front().space == Space::frame;
-        if (!is_saved) continue;
+        if (!is_end_of_saved(instr)) continue;
         const BufferRow& row = buffer_row(static_cast<Buf>(instr.refs.front().id));
         const std::optional<spec::Offload> module = offload_of(row, segment.dims);
         if (module && modules_.has(*module)) place->second.frees.push_back(instr);
@@ -142,8 +147,9 @@ class Offloading {
       for (const Instr& free : saved.frees) {
         Instr& instr = w.add(Verb::copy, op_row(op).stream);
         instr.op = op;
-        instr.refs = {is_out ? in(static_cast<Buf>(free.refs.front().id))
-                             : out(static_cast<Buf>(free.refs.front().id))};
+        const Ref& freed = free.refs.front();
+        const Ref moved = in(freed.space, static_cast<Buf>(freed.id));
+        instr.refs = {is_out ? moved : out(moved)};
         instr.is_routed = free.is_routed;
         instr.cost = free.cost;
         instr.cost_per_row = free.cost_per_row;
@@ -191,6 +197,23 @@ bool is_state(const Ref& ref) {
   return ref.space == Space::bucket && plan::is_state(static_cast<BucketPart>(ref.id));
 }
 
+/// Parts of buckets: which part, of which bucket.
+using BucketParts = std::set<std::pair<uint8_t, int64_t>>;
+
+/// The device keeps its share of the state; `gone`: what nothing is left of.
+void keep_share(Segment& segment, double ratio, BucketParts& gone) {
+  const auto is_alloc = [](const Instr& instr) {
+    return instr.verb == Verb::alloc && is_state(instr.refs.front());
+  };
+  for (Instr& instr : segment.code) {
+    if (!is_alloc(instr)) continue;
+    instr.cost.bytes = kept_bytes(instr.cost.bytes, ratio);
+    if (instr.cost.bytes == 0) gone.emplace(instr.refs.front().id, instr.refs.front().row);
+  }
+  std::erase_if(segment.code,
+                [&](const Instr& instr) { return is_alloc(instr) && instr.cost.bytes == 0; });
+}
+
 /// Around an update: the state of the host's share arrives, and goes again.
 Segment with_copies(const Segment& update, const StepProgram& program, const BlockContext& context,
                     double ratio) {
@@ -219,9 +242,6 @@ Segment with_copies(const Segment& update, const StepProgram& program, const Blo
   Segment made = copy(Op::from_host);
   append(made, update);
   append(made, copy(Op::to_host));
-  if (ratio >= 1) {
-    for (Instr& instr : made.code) std::erase_if(instr.refs, is_state);
-  }
   return made;
 }
 
@@ -234,25 +254,29 @@ void offload(StepProgram& program, const BlockContext& context, const spec::Offl
 
 void offload_optimizer(StepProgram& program, const BlockContext& context, double ratio) {
   if (ratio <= 0) return;
-  const auto is_update = [](const Instr& instr) { return instr.op == Op::adamw; };
-  for (auto* items : {&program.setup, &program.items}) {
-    for (const Item& item : *items) {
-      std::shared_ptr<const Segment>& place = program.segments[static_cast<size_t>(item.segment)];
+  BucketParts gone;
+  const auto change = [&](auto&& body) {
+    for (std::shared_ptr<const Segment>& place : program.segments) {
       if (place->block != BlockKind::update) continue;
       Segment segment = *place;
-      for (Instr& instr : segment.code) {
-        if (instr.verb != Verb::alloc || !is_state(instr.refs.front())) continue;
-        instr.cost.bytes = kept_bytes(instr.cost.bytes, ratio);
-      }
-      std::erase_if(segment.code, [](const Instr& instr) {
-        return instr.verb == Verb::alloc && instr.cost.bytes == 0;
-      });
-      if (std::ranges::any_of(segment.code, is_update)) {
-        segment = with_copies(segment, program, context, ratio);
-      }
+      body(segment);
       place = std::make_shared<const Segment>(std::move(segment));
     }
-  }
+  };
+  change([&](Segment& segment) {
+    keep_share(segment, ratio, gone);
+    const bool has_update =
+        std::ranges::any_of(segment.code, [](const Instr& instr) { return instr.op == Op::adamw; });
+    if (has_update) segment = with_copies(segment, program, context, ratio);
+  });
+  // What has no memory on the device is no operand there.
+  change([&](Segment& segment) {
+    for (Instr& instr : segment.code) {
+      std::erase_if(instr.refs, [&](const Ref& ref) {
+        return is_state(ref) && gone.contains({ref.id, ref.row});
+      });
+    }
+  });
 }
 
 }  // namespace moetune::plan

@@ -78,7 +78,9 @@ BOOST_AUTO_TEST_CASE(programs_with_shards_hold_what_all_hold) {
 }
 
 BOOST_AUTO_TEST_CASE(ranks_with_shards_do_all_that_their_programs_say) {
-  for_all(testing::play_all);
+  for_all([](const spec::TrialSpec& trial, const Planned& planned) {
+    testing::play_all(trial, planned);
+  });
 }
 
 /// What the compute stream has waited for, as a device sees it: no collective's result is read

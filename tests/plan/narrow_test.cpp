@@ -23,7 +23,8 @@ using testing::error_of;
 using testing::num_ranks;
 
 constexpr PrecisionRecipe kRecipes[] = {PrecisionRecipe::fp8_current, PrecisionRecipe::fp8_delayed,
-                                        PrecisionRecipe::mxfp8, PrecisionRecipe::nvfp4};
+                                        PrecisionRecipe::fp8_blockwise, PrecisionRecipe::mxfp8,
+                                        PrecisionRecipe::nvfp4};
 
 Planned with(PrecisionRecipe recipe) {
   Planned planned;
@@ -70,21 +71,13 @@ bool is_narrow(const Instr& instr) { return spec::is_product_narrow(instr.cost.r
 
 BOOST_AUTO_TEST_CASE(narrow_programs_hold_what_programs_hold) {
   for_all([](const spec::TrialSpec& trial) {
-    Planned planned = with(PrecisionRecipe::fp8_current);
+    Planned planned = with(PrecisionRecipe::fp8_blockwise);
     planned.overlaps_micro_batches = !spec::is_full_recompute(trial.knobs);
     planned.dispatcher = spec::Dispatcher::hybridep;
     for (int rank = 0; rank < num_ranks(trial); ++rank) {
       const StepProgram program = compile(trial, rank, planned);
       BOOST_TEST(error_of(program) == "");
-      const BalancedBindings bindings(trial, rank);
-      int64_t bytes = 0;
-      for_each(program, [&](const Item& item, const Segment&, const Instr& instr) {
-        if (instr.verb != Verb::alloc && instr.verb != Verb::free) return;
-        const int64_t rows =
-            instr.is_routed ? bindings.at(item.layer, item.micro_batch).num_received : 0;
-        bytes += (instr.verb == Verb::alloc ? 1 : -1) * cost_at(instr, rows).bytes;
-      });
-      BOOST_TEST(bytes == 0);
+      BOOST_TEST(testing::bytes_left(program, BalancedBindings(trial, rank)) == 0);
     }
   });
 }
@@ -194,6 +187,7 @@ BOOST_AUTO_TEST_CASE(quantizing_costs_its_bytes) {
     return bytes;
   };
   for (const auto& [recipe, expected] : {std::pair(PrecisionRecipe::fp8_delayed, int64_t{4}),
+                                         {PrecisionRecipe::fp8_blockwise, int64_t{4}},
                                          {PrecisionRecipe::mxfp8, int64_t{4}}}) {
     trial.hardware.fp4_flops_per_s = 0;
     const std::map<Buf, int64_t> bytes = bytes_of(Op::quantize, recipe);

@@ -76,19 +76,8 @@ BOOST_AUTO_TEST_CASE(compiled_programs_hold_it) {
 BOOST_AUTO_TEST_CASE(a_step_ends_with_the_memory_that_it_has_begun_with) {
   for_all([](const spec::TrialSpec& trial) {
     for (int rank = 0; rank < num_ranks(trial); ++rank) {
-      const StepProgram program = compile(trial, rank);
       const BalancedBindings bindings(trial, rank);
-      int64_t bytes = 0;
-      int64_t most = 0;
-      for_each(program, [&](const Item& item, const Segment&, const Instr& instr) {
-        if (instr.verb != Verb::alloc && instr.verb != Verb::free) return;
-        const int64_t rows =
-            instr.is_routed ? bindings.at(item.layer, item.micro_batch).num_received : 0;
-        bytes += (instr.verb == Verb::alloc ? 1 : -1) * cost_at(instr, rows).bytes;
-        most = std::max(most, bytes);
-      });
-      BOOST_TEST(bytes == 0);
-      BOOST_TEST(most > 0);
+      BOOST_TEST(testing::bytes_left(compile(trial, rank), bindings) == 0);
     }
   });
 }

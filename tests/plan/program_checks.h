@@ -28,6 +28,18 @@ inline std::string error_of(const StepProgram& program) {
   return {};
 }
 
+/// Bytes that a step allocates and does not free.
+inline int64_t bytes_left(const StepProgram& program, const Bindings& bindings) {
+  int64_t bytes = 0;
+  for_each(program, [&](const Item& item, const Segment&, const Instr& instr) {
+    if (instr.verb != Verb::alloc && instr.verb != Verb::free) return;
+    const int64_t rows =
+        instr.is_routed ? bindings.at(item.layer, item.micro_batch).num_received : 0;
+    bytes += (instr.verb == Verb::alloc ? 1 : -1) * cost_at(instr, rows).bytes;
+  });
+  return bytes;
+}
+
 /// The ranks of a step and their routing.
 struct RanksOfStep {
   std::vector<StepProgram> programs;
@@ -80,8 +92,7 @@ inline std::map<Group, Calls> calls_of(const StepProgram& program) {
 
 /// Plays a step with ten nanoseconds an operation. Nobody waits forever (that throws), members of a
 /// group call the same, each message is received, and nothing of a program is left out.
-inline void play_all(const spec::TrialSpec& trial, const Planned& planned) {
-  const RanksOfStep step(trial, planned);
+inline void play_all(const spec::TrialSpec& trial, const RanksOfStep& step) {
   int64_t num_ops = 0;
   int64_t num_collectives = 0;
   for (const StepProgram& program : step.programs) {
@@ -111,6 +122,10 @@ inline void play_all(const spec::TrialSpec& trial, const Planned& planned) {
   BOOST_TEST(num_ops == 0);
   BOOST_TEST(num_collectives == 0);
   BOOST_TEST(result.step_ns > 0);
+}
+
+inline void play_all(const spec::TrialSpec& trial, const Planned& planned) {
+  play_all(trial, RanksOfStep(trial, planned));
 }
 
 }  // namespace moetune::plan::testing

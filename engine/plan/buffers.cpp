@@ -118,10 +118,13 @@ std::vector<PositionRange> local_ranges(const LayerDims& dims, int64_t place) {
   return local_ranges(dims.cp, place, dims.context_tokens / std::max<int64_t>(dims.sequences, 1));
 }
 
-Place place_of(const BufferRow& row, const Knobs& knobs, PassKind pass) {
+Place place_of(const BufferRow& row, const LayerDims& dims, const Knobs& knobs, PassKind pass) {
   if (row.keep == Keep::wire) return Place::communication;
   if (row.keep == Keep::backward_wire) {
     return pass == PassKind::backward ? Place::communication : Place::absent;
+  }
+  if (row.is_forward_only != nullptr && row.is_forward_only(dims)) {
+    return pass == PassKind::backward ? Place::absent : Place::workspace;
   }
   switch (pass) {
     case PassKind::forward:
@@ -145,6 +148,8 @@ Place place_of(const BufferRow& row, const Knobs& knobs, PassKind pass) {
 std::optional<spec::Offload> offload_of(const BufferRow& row, const LayerDims& dims) {
   // What comes into a layer goes to the norm of its first half.
   if (row.id == Buf::input && dims.mixer == spec::Mixer::none) return spec::Offload::mlp_norm;
+  // What attention reads is there once more by heads, and that copy goes.
+  if (row.id == Buf::qkv && dims.exchanges_heads) return std::nullopt;
   return row.offloaded_by;
 }
 
@@ -156,7 +161,8 @@ std::array<TableRow, static_cast<size_t>(Table::count)> tables_of(const LayerDim
                                                                   int64_t seq_length,
                                                                   int64_t num_micro_batches) {
   const int64_t step_tokens = dims.block_tokens * num_micro_batches;
-  const int64_t keys = dims.is_gathered() ? dims.context_tokens : 0;
+  const bool is_reordered = dims.is_gathered() || dims.exchanges_heads;
+  const int64_t keys = is_reordered ? dims.context_tokens : 0;
   const int64_t num_blocks = dims.is_ring ? dims.cp : 0;
   return {{{Table::tokens, "tokens", Content::index, step_tokens, 1},
            {Table::targets, "targets", Content::index, step_tokens, 1},

@@ -83,7 +83,9 @@ struct LayerDims {
   bool has_layer_norm = false;   ///< norms keep the mean of a row, too
   bool has_shared_gate = false;  ///< on what shared experts give
   bool is_moe = false;
-  bool is_ring = false;      ///< keys and values travel around the ring of context-parallel ranks
+  bool is_ring = false;  ///< keys and values travel around the ring of context-parallel ranks
+  /// In attention a context-parallel rank has all tokens and a share of the heads.
+  bool exchanges_heads = false;
   bool has_own_head = true;  ///< false: the embedding is on the same stage and is the head
   /// Tokens travel as they are, not a row for each of their experts (passes/dispatchers.cpp).
   bool sends_tokens = false;
@@ -94,7 +96,7 @@ struct LayerDims {
   [[nodiscard]] int64_t sequence_ranks() const { return cp * tp; }
   /// Whether context-parallel ranks share each sequence.
   [[nodiscard]] bool is_shared() const { return cp > 1; }
-  [[nodiscard]] bool is_gathered() const { return is_shared() && !is_ring; }
+  [[nodiscard]] bool is_gathered() const { return is_shared() && !is_ring && !exchanges_heads; }
   /// Of so many columns of heads those that a context-parallel rank has where each takes all tokens
   /// of some heads.
   [[nodiscard]] int64_t own_columns(int64_t columns) const { return columns / cp; }
@@ -160,6 +162,13 @@ enum class Buf : uint8_t {
   d_kv_ring,
   part_out,  ///< attention on the block that is there, before it is merged
   part_lse,
+  by_tokens,  ///< of the rank's own tokens queries, keys and values of all heads on their way to
+              ///< those who have the heads, or attention's output on its way back
+  by_heads,   ///< the same of a share of the heads and all tokens, rank by rank
+  qkv_heads,  ///< in the order of the sequence, as are the others of these
+  attn_out_heads,
+  d_attn_out_heads,
+  d_qkv_heads,
   attn_out,
   attn_lse,
   gated_out,  ///< attention's output times its gate
@@ -320,6 +329,8 @@ struct BufferRow {
   int64_t (*cols)(const LayerDims&) = nullptr;
   /// Saved buffers only: the module that Megatron-Core's offloading of activations names it by.
   std::optional<spec::Offload> offloaded_by = std::nullopt;
+  /// Saved buffers only: in which layers no backward pass reads it, so that it ends with forward.
+  bool (*is_forward_only)(const LayerDims&) = nullptr;
 };
 
 /// In the order of Buf, in which the buffers of a part are allocated.
@@ -334,9 +345,9 @@ enum class PassKind : uint8_t {
 };
 
 enum class Place : uint8_t { absent, saved, workspace, communication };
-/// Where the buffer is allocated in that pass: saved allocations outlive the pass, workspace and
-/// communication end with the part.
-Place place_of(const BufferRow& row, const Knobs& knobs, PassKind pass);
+/// Where a layer's buffer is allocated in that pass: saved allocations outlive the pass, workspace
+/// and communication end with the part.
+Place place_of(const BufferRow& row, const LayerDims& dims, const Knobs& knobs, PassKind pass);
 
 /// Whether the knobs have the buffer made again in the backward pass instead of saved.
 bool is_dropped(const BufferRow& row, const Knobs& knobs);
@@ -357,7 +368,8 @@ enum class Table : uint8_t {
   positions,   ///< i32 [B, 1]: position of each token of a micro-batch in its sequence
   rope_cos,    ///< [seq, rope_dim / 2]
   rope_sin,    ///< [seq, rope_dim / 2]
-  kv_order,    ///< i32 [S, 1]: row of the gathered keys for each position; empty unless gathered
+  kv_order,    ///< i32 [S, 1]: row of what came rank by rank for each position; empty unless keys
+               ///< are gathered or heads exchanged
   kv_inverse,  ///< i32 [S, 1]: the inverse
   ring_positions,  ///< i32 [cp, S / (sequences * cp)]: where each rank's keys of a sequence sit
   mtp_targets,     ///< i32 [B of each, depth]: by column one token further than targets

@@ -113,9 +113,13 @@ class Compiler {
   }
 
   [[nodiscard]] BlockContext context(int64_t layer) const {
-    return {trial_.model, trial_.training, program_.precision,
-            layer_dims(trial_.model, knobs_, trial_.training.seq_length, layer, program_.rank),
-            program_.rank};
+    LayerDims dims =
+        layer_dims(trial_.model, knobs_, trial_.training.seq_length, layer, program_.rank);
+    if (planned_.exchanges_heads && dims.is_shared()) {
+      dims.exchanges_heads = true;
+      dims.is_ring = false;
+    }
+    return {trial_.model, trial_.training, program_.precision, dims, program_.rank};
   }
 
   int32_t add(Segment segment, PassKind pass) {

@@ -43,7 +43,7 @@ constexpr std::array<OpRow, static_cast<size_t>(Op::count)> kOps = {{
     {Op::mla_kv_up, "mla_kv_up", K::compute, S::compute, G::world, W::product},
     {Op::mla_latent_norm, "mla_latent_norm", K::memory, S::compute, G::world, W::heavy},
     {Op::mla_pack, "mla_pack", K::memory, S::compute, G::world, W::light},
-    {Op::scan_exchange, "scan_exchange", K::collective, S::context, G::cp, W::none},
+    {Op::head_exchange, "head_exchange", K::collective, S::context, G::cp, W::none},
     {Op::gdn_in_proj, "gdn_in_proj", K::compute, S::compute, G::world, W::product},
     {Op::gdn_conv, "gdn_conv", K::memory, S::compute, G::world, W::scan},
     {Op::gdn_gates, "gdn_gates", K::memory, S::compute, G::world, W::heavy},
@@ -220,8 +220,10 @@ int64_t pairs_of_a_sequence(const LayerDims& d, std::optional<int64_t> key_rank)
   const int64_t seq = d.context_tokens / std::max<int64_t>(d.sequences, 1);
   const std::vector<PositionRange> keys =
       key_rank ? local_ranges(d, *key_rank) : std::vector<PositionRange>{{0, seq}};
+  const std::vector<PositionRange> all_queries =
+      d.exchanges_heads ? std::vector<PositionRange>{{0, seq}} : local_ranges(d);
   int64_t pairs = 0;
-  for (const PositionRange& queries : local_ranges(d)) {
+  for (const PositionRange& queries : all_queries) {
     for (const PositionRange& range : keys) {
       if (d.window > 0 && d.is_chunked) {
         pairs += causal_pairs_in_chunks(queries, range, d.window);

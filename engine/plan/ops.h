@@ -48,7 +48,7 @@ enum class Op : uint8_t {
   mla_kv_up,
   mla_latent_norm,
   mla_pack,       ///< keys of all heads from their own part and the one that is rotated
-  scan_exchange,  ///< a share of the sequence with all heads for all of it with a share of them
+  head_exchange,  ///< a share of the sequence with all heads for all of it with a share of them
   gdn_in_proj,
   gdn_conv,
   gdn_gates,

@@ -15,14 +15,20 @@ struct Planned {
   spec::PrecisionRecipe precision = spec::PrecisionRecipe::bf16;  ///< of products
   spec::Dispatcher dispatcher = spec::Dispatcher::alltoall;
   bool overlaps_micro_batches = false;  ///< one's forward beside another's backward
+  bool exchanges_heads = false;  ///< of attention: a rank has all tokens and a share of the heads
 
   bool operator==(const Planned&) const = default;
 };
 
 /// Of a plan's choices, what belongs here.
 inline Planned planned_of(const spec::PlanKnobs& knobs) {
-  return {knobs.fsdp,      knobs.offload,    knobs.optimizer_offload_ratio,
-          knobs.precision, knobs.dispatcher, knobs.overlap_moe_expert_parallel_comm};
+  return {knobs.fsdp,
+          knobs.offload,
+          knobs.optimizer_offload_ratio,
+          knobs.precision,
+          knobs.dispatcher,
+          knobs.overlap_moe_expert_parallel_comm,
+          knobs.exchanges_heads()};
 }
 
 }  // namespace moetune::plan

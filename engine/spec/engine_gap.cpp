@@ -112,7 +112,7 @@ constexpr PlannedPass kPlannedPasses[] = {
     {[](Planned k) {
        return where(k.exchanges_heads(), "the exchange of heads among context-parallel ranks");
      },
-     "a ring stands for it"},
+     "", true},
     {[](Planned k) { return where(k.capacity_factor > 0, "an expert capacity"); }},
     {[](Planned k) { return where(k.task == TrainingTask::lora, "LoRA"); }},
     {[](Planned k) {

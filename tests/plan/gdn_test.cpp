@@ -117,7 +117,7 @@ BOOST_AUTO_TEST_CASE(context_parallel_ranks_exchange_sequences_for_heads) {
       BOOST_TEST(instr.refs.front().num_cols == (segment.is_backward ? 0 : 64 / 2));
     }
     if (instr.verb != Verb::comm) return;
-    BOOST_TEST((instr.op == Op::scan_exchange));
+    BOOST_TEST((instr.op == Op::head_exchange));
     BOOST_TEST((instr.kind == spec::CollectiveKind::all_to_all));
     exchanged[segment.is_backward].insert(instr.cost.bytes / (2 * kLength / 2));
   });

@@ -32,6 +32,10 @@ bool weaves_nothing(const spec::TrialSpec& trial) {
   return shares_no_experts(trial) || is_all_recomputed(trial);
 }
 
+bool has_own_sequences(const spec::TrialSpec& trial) {
+  return trial.knobs.context_parallel_size == 1;
+}
+
 constexpr Technique kTechniques[] = {
     {"Megatron's FSDP", [](Planned& p) { p.fsdp = spec::Fsdp::megatron; }},
     {"FSDP2", [](Planned& p) { p.fsdp = spec::Fsdp::torch; }},
@@ -50,6 +54,7 @@ constexpr Technique kTechniques[] = {
     {"hybridep", [](Planned& p) { p.dispatcher = spec::Dispatcher::hybridep; }, shares_no_experts},
     {"overlap over micro-batches", [](Planned& p) { p.overlaps_micro_batches = true; },
      weaves_nothing},
+    {"heads exchanged", [](Planned& p) { p.exchanges_heads = true; }, has_own_sequences},
 };
 
 const char* const kLayouts[] = {
@@ -57,6 +62,8 @@ const char* const kLayouts[] = {
     R"({"tensor_model_parallel_size": 2, "data_parallel_size": 2, "recompute": "full"})",
 };
 const char* const kExpertLayouts[] = {
+    R"({"context_parallel_size": 2, "expert_model_parallel_size": 2,
+        "pipeline_model_parallel_size": 2, "virtual_pipeline_model_parallel_size": 2})",
     R"({"data_parallel_size": 2, "expert_model_parallel_size": 2, "recompute": "norm,moe_act",
         "overlap_grad_reduce": true})",
     R"({"tensor_model_parallel_size": 2, "data_parallel_size": 2, "expert_model_parallel_size": 2,

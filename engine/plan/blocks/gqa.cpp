@@ -17,6 +17,9 @@ int64_t gate(D d) { return d.gate; }
 int64_t block_if_gqa(D d) { return d.mixer == spec::Mixer::gqa ? d.block_tokens : 0; }
 int64_t block_if_qk_norm(D d) { return d.has_qk_norm ? d.block_tokens : 0; }
 bool has_qk_norm(const ModelSpec& model, D) { return model.has_qk_norm; }
+/// Attention reads them by heads; the norms and the gate read what was projected.
+bool are_sent(D d) { return d.exchanges_heads; }
+bool is_read_by_heads_only(D d) { return d.exchanges_heads && !d.has_qk_norm && d.gate == 0; }
 
 constexpr ParamRow kParams[] = {
     {ParamKind::qkv, "qkv", qkv, dim::hidden, Split::projections, Sync::sharded, nullptr,
@@ -30,15 +33,15 @@ constexpr ParamRow kParams[] = {
 
 constexpr BufferRow kBuffers[] = {
     {Buf::qkv, "qkv", Part::attn, Keep::saved, kKept, kElement, block_if_gqa, qkv,
-     spec::Offload::core_attn},
+     spec::Offload::core_attn, is_read_by_heads_only},
     {Buf::q_rstd, "q_rstd", Part::attn, Keep::saved, kKept, kStat, block_if_qk_norm,
      [](D d) { return d.heads; }},
     {Buf::k_rstd, "k_rstd", Part::attn, Keep::saved, kKept, kStat, block_if_qk_norm,
      [](D d) { return d.kv_heads; }},
     {Buf::q_rot, "q_rot", Part::attn, Keep::saved, kKept, kElement, block_if_qk_norm,
-     [](D d) { return d.q; }},
+     [](D d) { return d.q; }, std::nullopt, are_sent},
     {Buf::k_rot, "k_rot", Part::attn, Keep::saved, kKept, kElement, block_if_qk_norm,
-     [](D d) { return d.kv; }},
+     [](D d) { return d.kv; }, std::nullopt, are_sent},
     {Buf::gated_out, "gated_out", Part::attn, Keep::saved, kKept, kElement, dim::block, gate},
     {Buf::d_gated_out, "d_gated_out", Part::attn, Keep::backward, kKept, kElement, dim::block,
      gate},

@@ -25,6 +25,8 @@ int64_t kv_up(D d) { return d.kv - d.heads * d.rope_dim + d.v; }
 bool has_q_latent(const ModelSpec&, D d) { return d.q_lora > 0; }
 int64_t index_q(D d) { return d.index_heads * d.index_dim; }
 int64_t index_dim(D d) { return d.index_dim; }
+/// Attention reads them by heads.
+bool are_sent(D d) { return d.exchanges_heads; }
 bool has_indexer(const ModelSpec&, D d) { return d.index_heads > 0; }
 
 constexpr ParamRow kParams[] = {
@@ -65,11 +67,11 @@ constexpr BufferRow kBuffers[] = {
      dim::block_if_tp, kv_down},
     {Buf::mla_kv, "mla_kv", Part::mla, Keep::forward, kKept, kElement, dim::block, kv_up},
     {Buf::mla_q, "mla_q", Part::mla, Keep::saved, kKept, kElement, dim::block, q,
-     spec::Offload::core_attn},
+     spec::Offload::core_attn, are_sent},
     {Buf::mla_k, "mla_k", Part::mla, Keep::saved, kKept, kElement, dim::block, kv,
-     spec::Offload::core_attn},
+     spec::Offload::core_attn, are_sent},
     {Buf::mla_v, "mla_v", Part::mla, Keep::saved, kKept, kElement, dim::block, v,
-     spec::Offload::core_attn},
+     spec::Offload::core_attn, are_sent},
     {Buf::mla_q_partial, "mla_q_partial", Part::mla, Keep::backward_wire, kKept, kElement,
      block_if_q_latent_tp, q_lora},
     {Buf::mla_kv_partial, "mla_kv_partial", Part::mla, Keep::backward_wire, kKept, kElement,

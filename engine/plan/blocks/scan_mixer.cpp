@@ -45,7 +45,7 @@ void gated_norm(SegmentWriter& w, const ScanMixer& m) {
   w.op(m.op.norm, {in(m.buf.scan_out), weight(m.param.norm), Operands(m, d).z_of(m.buf.proj),
                    out(is_shared ? m.buf.norm_wire : m.buf.norm_out), out(m.buf.norm_rstd)});
   if (is_shared) {
-    w.exchange(Op::scan_exchange, d.scan_values, in(m.buf.norm_wire), in(m.buf.norm_out));
+    w.exchange(Op::head_exchange, d.scan_values, in(m.buf.norm_wire), in(m.buf.norm_out));
   }
 }
 
@@ -65,7 +65,7 @@ Segment scan_mixer_forward(const BlockContext& context, const ScanMixer& m) {
   w.linear(m.op.in_proj, w.arrived(x), m.param.in_proj,
            out(d.is_shared() ? m.buf.wire : m.buf.proj));
   if (d.is_shared()) {
-    w.exchange(Op::scan_exchange, m.proj_cols(d), in(m.buf.wire), in(m.buf.proj));
+    w.exchange(Op::head_exchange, m.proj_cols(d), in(m.buf.wire), in(m.buf.proj));
   }
   Instr& conv =
       w.op(m.op.conv, {of.conv_of(m.buf.proj), weight(m.param.conv), out(m.buf.conv_out)});
@@ -106,7 +106,7 @@ Segment scan_mixer_backward(const BlockContext& context, const ScanMixer& m) {
   w.row_parallel_backward(m.op.out_proj, m.op.out_proj, in(m.buf.norm_out), m.param.out_proj,
                           d_hidden, dy, out(m.buf.d_norm_out));
   const Ref d_norm = in(is_shared ? m.buf.norm_wire : m.buf.d_norm_out);
-  if (is_shared) w.exchange(Op::scan_exchange, d.scan_values, in(m.buf.d_norm_out), d_norm);
+  if (is_shared) w.exchange(Op::head_exchange, d.scan_values, in(m.buf.d_norm_out), d_norm);
   w.op(m.op.norm,
        {in(m.buf.scan_out), weight(m.param.norm), of.z_of(m.buf.proj), in(m.buf.norm_rstd), d_norm,
         out(m.buf.d_scan_out), out(of.z_of(m.buf.d_proj)), grad(m.param.norm)});
@@ -123,7 +123,7 @@ Segment scan_mixer_backward(const BlockContext& context, const ScanMixer& m) {
                                  out(of.conv_of(m.buf.d_proj)), grad(m.param.conv)});
   append(conv, m.conv_bias, grad);
   if (is_shared) {
-    w.exchange(Op::scan_exchange, m.proj_cols(d), in(m.buf.d_proj), in(m.buf.wire));
+    w.exchange(Op::head_exchange, m.proj_cols(d), in(m.buf.d_proj), in(m.buf.wire));
   }
   w.column_parallel_backward(m.op.in_proj, m.op.in_proj, x, m.param.in_proj,
                              in(is_shared ? m.buf.wire : m.buf.d_proj), in(Buf::attn_partial),

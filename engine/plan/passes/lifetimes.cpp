@@ -48,7 +48,8 @@ void lifetimes(Segment& segment, const spec::Knobs& knobs, PassKind pass,
       if (row.part != part) continue;
       // What is saved is what an ordinary forward pass saves.
       const bool is_saved_end = what == Mark::saved_end;
-      const Place place = place_of(row, knobs, is_saved_end ? PassKind::forward : pass);
+      const Place place =
+          place_of(row, segment.dims, knobs, is_saved_end ? PassKind::forward : pass);
       if (place == Place::absent) continue;
       if (what != Mark::part_begin && (place == Place::saved) != is_saved_end) continue;
       const Verb verb = what == Mark::part_begin ? Verb::alloc : Verb::free;

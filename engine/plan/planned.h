@@ -6,8 +6,8 @@
 
 namespace moetune::plan {
 
-/// What a planned step has beside its trial. Each is a pass, a schedule or a dispatcher; empty: the
-/// step is the engine's own.
+/// What a planned step has beside its trial. Each is a pass, a schedule, a dispatcher or a form of
+/// attention; empty: the step is the engine's own.
 struct Planned {
   spec::Fsdp fsdp = spec::Fsdp::none;
   spec::OffloadSet offload;           ///< saved activations that wait in the host's memory

@@ -225,6 +225,33 @@ BOOST_AUTO_TEST_CASE(layers_save_what_their_programs_save) {
   BOOST_TEST(num_seen > 200);
 }
 
+// Where heads are exchanged, attention's output by tokens and by heads. Norms of queries and keys
+// and a gate keep what was projected, and what lies beside what they read.
+BOOST_AUTO_TEST_CASE(layers_that_exchange_heads_save_what_their_programs_save) {
+  int num_seen = 0;
+  for (const auto& [name, model] : samples::all_models()) {
+    BOOST_TEST_CONTEXT(name) {
+      with_run(model, {.cp = 2, .exchange = spec::PlanCp::a2a}, [&](PlanRun& run) {
+        for (const auto& [layer, saved] : saved_by_layer(program_of(run, 0))) {
+          const spec::LayerKind kind = plan::kind_of_layer(model, layer);
+          if (layer >= model.num_layers || !saves_alike(model, kind)) continue;
+          const LayerSizes sizes = sizes_of(run, kind, window_of(model, layer));
+          double beside = 0;
+          if (kind.mixer == spec::Mixer::gqa && (model.has_qk_norm || model.has_attention_gate)) {
+            const int64_t read = (model.has_qk_norm ? model.num_heads + model.num_kv_heads : 0);
+            const int64_t all = model.num_heads + 2 * model.num_kv_heads;
+            beside = 2 * sizes.tokens * f64(model.head_dim * (all - read));
+          }
+          BOOST_TEST(saved_by_terms(sizes, run.knobs) + kept_besides(sizes) + beside == saved,
+                     "layer " << layer << ": " << saved);
+          ++num_seen;
+        }
+      });
+    }
+  }
+  BOOST_TEST(num_seen > 40);
+}
+
 /// The first rank of each stage, with products of that recipe.
 std::vector<StepProgram> narrow_programs_of(PlanRun& run, spec::PrecisionRecipe recipe) {
   run.knobs.precision = recipe;

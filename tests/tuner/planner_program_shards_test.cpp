@@ -218,6 +218,28 @@ BOOST_AUTO_TEST_CASE(layers_offload_what_their_programs_offload) {
   BOOST_TEST(num_seen > 200);
 }
 
+// Core attention's are those by heads where these are exchanged.
+BOOST_AUTO_TEST_CASE(layers_that_exchange_heads_offload_what_their_programs_offload) {
+  int num_seen = 0;
+  for (const auto& [name, model] : samples::all_models()) {
+    if (model.has_attention_gate || model.mtp.repeats_layer) continue;
+    with_run(model, {.cp = 2, .exchange = spec::PlanCp::a2a}, [&, &model = model](PlanRun& run) {
+      for (const Offload module : kModules) {
+        run.knobs.offload = {module};
+        for (const auto& [layer, bytes] : offloaded_by_layer(program_of(run, 0))) {
+          const spec::LayerKind kind = plan::kind_of_layer(model, layer);
+          const double seconds =
+              exposed_copies(run, kind, samples::window_of(model, layer), 0);  // out and back
+          const double link = plan::host_link_bytes_per_s(*run.hardware);
+          BOOST_TEST(seconds * link / 2 == bytes, tt::tolerance(1e-9));
+          ++num_seen;
+        }
+      }
+    });
+  }
+  BOOST_TEST(num_seen > 50);
+}
+
 // So do those whose products are narrow: a copy that is kept goes with what it is of. What tensor
 // parallelism gathers again programs keep in 16 bits (planner_program_memory).
 BOOST_AUTO_TEST_CASE(narrow_layers_offload_what_their_programs_offload) {

@@ -98,7 +98,8 @@ spec::Knobs sizes_as_knobs(const spec::PlanKnobs& k) {
     knobs.*size.member = k.*size.plan_member;
   }
   knobs.micro_batch_size = k.micro_batch_size;
-  // Of an exchange of heads, which no program knows, what does not travel is that of a ring.
+  // A trial has no word for an exchange of heads. What plans price of it beside what travels is a
+  // ring's; its program is asked for with plan::Planned.
   knobs.cp_comm_type = k.cp_comm_type == spec::PlanCp::all_gather ? spec::CpCommType::all_gather
                                                                   : spec::CpCommType::p2p;
   knobs.linear_ce_chunk_tokens = 1 << 20;

@@ -112,12 +112,16 @@ BOOST_AUTO_TEST_CASE(techniques_hold_what_programs_hold_alone_and_in_pairs) {
         Planned planned;
         one.set(planned);
         other.set(planned);
+        Planned alone;
+        other.set(alone);
+        // Two values of one choice are no pair.
+        if (&one != &other && planned == alone) continue;
         ++num_seen;
         BOOST_TEST_CONTEXT(one.name << " with " << other.name) { check_all(trial, planned); }
       }
     }
   });
-  BOOST_TEST(num_seen > 900);
+  BOOST_TEST(num_seen > 800);
 }
 
 }  // namespace

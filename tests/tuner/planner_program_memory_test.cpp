@@ -231,7 +231,7 @@ BOOST_AUTO_TEST_CASE(layers_that_exchange_heads_save_what_their_programs_save) {
   int num_seen = 0;
   for (const auto& [name, model] : samples::all_models()) {
     BOOST_TEST_CONTEXT(name) {
-      with_run(model, {.cp = 2, .exchange = spec::PlanCp::a2a}, [&](PlanRun& run) {
+      with_run(model, {.cp = 2, .exchange = spec::PlanCp::a2a}, [&, &model = model](PlanRun& run) {
         for (const auto& [layer, saved] : saved_by_layer(program_of(run, 0))) {
           const spec::LayerKind kind = plan::kind_of_layer(model, layer);
           if (layer >= model.num_layers || !saves_alike(model, kind)) continue;

@@ -371,8 +371,9 @@ BOOST_AUTO_TEST_CASE(each_rule_can_be_broken_and_says_so) {
     PlanRun run = legal;
     change(run.knobs);
     const std::vector<const PlanRule*> broken = broken_rules(run);
-    const bool is_there = std::any_of(broken.begin(), broken.end(),
-                                      [&](const PlanRule* rule) { return rule->name == name; });
+    const bool is_there =
+        std::any_of(broken.begin(), broken.end(),
+                    [&, &name = name](const PlanRule* rule) { return rule->name == name; });
     BOOST_TEST(is_there, name);
     for (const PlanRule* rule : broken) BOOST_TEST(!rule->message(run).empty());
   }

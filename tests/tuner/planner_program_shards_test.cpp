@@ -283,13 +283,23 @@ BOOST_AUTO_TEST_CASE(two_layers_are_on_their_way_as_in_their_program) {
         const MemoryParts peak = predict_memory(run).worst().peak;
         return peak.activations + peak.transient;
       };
-      const double programmed = activations();
-      const double planned = held();
       // In a program the head's input is gone when the second layer is back.
       const double of_head = 2 * sequence_tokens(run) * f64(run.model->hidden_size);
-      for (const Offload module : {Offload::core_attn, Offload::mlp_norm}) {
-        run.knobs.offload = {module};
-        BOOST_TEST(planned - held() == programmed - activations() - of_head);
+      for (const spec::PrecisionRecipe recipe :
+           {spec::PrecisionRecipe::bf16, spec::PrecisionRecipe::fp8_blockwise}) {
+        run.knobs.precision = recipe;
+        run.knobs.offload = {};
+        const double programmed = activations();
+        const double planned = held();
+        // As much of a layer as the head has, or more.
+        for (const spec::OffloadSet& modules :
+             {spec::OffloadSet{Offload::core_attn}, spec::OffloadSet{Offload::mlp_norm},
+              spec::OffloadSet{Offload::core_attn, Offload::attn_proj}}) {
+          run.knobs.offload = modules;
+          BOOST_TEST_CONTEXT(spec::name_of(recipe) << " " << modules.text()) {
+            BOOST_TEST(planned - held() == programmed - activations() - of_head);
+          }
+        }
       }
     });
   }

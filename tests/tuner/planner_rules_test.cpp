@@ -278,6 +278,8 @@ BOOST_AUTO_TEST_CASE(rules_look_at_sizes_or_at_choices) {
                                   spec::PrecisionRecipe::nvfp4});
     run.knobs.optimizer = one_of({spec::OptimizerKind::adam, spec::OptimizerKind::muon});
     run.knobs.optimizer_offload_ratio = one_of({0.0F, 1.0F});
+    run.knobs.offload =
+        one_of({spec::OffloadSet{}, {spec::Offload::core_attn}, {spec::Offload::moe_act}});
     run.knobs.fp8_param_gather = flip();
     run.knobs.capacity_factor = one_of({0.0F, 1.0F});
     run.knobs.pad_to_capacity = flip();

@@ -17,6 +17,7 @@
 #include "engine/spec/plan_knobs.h"
 #include "kernels/base/error.h"
 #include "sweeps/adapters/shell_text.h"
+#include "sweeps/config_files.h"
 #include "sweeps/load.h"
 
 namespace moetune::sweeps {
@@ -24,28 +25,6 @@ namespace {
 
 namespace fs = std::filesystem;
 namespace dialects = spec::dialects;
-
-/// Configuration files that a command names, by their names without the folder. `missing` gets
-/// those that are not there.
-void read_named(const std::string& text, const std::string& folder, dialects::ImportOptions& how,
-                std::string& all, std::vector<std::string>& missing) {
-  for (const dialects::ShellCommand& command : dialects::read_shell(text, how.source)) {
-    for (const std::string& word : command.words) {
-      const fs::path named(word.substr(word.rfind('=') + 1));
-      const std::string extension = named.extension();
-      if (extension != ".toml" && extension != ".yaml" && extension != ".yml") continue;
-      const fs::path path = fs::path(folder) / named;
-      std::error_code error;
-      if (!fs::is_regular_file(path, error)) {
-        if (extension == ".toml") missing.push_back(named);
-        continue;
-      }
-      const std::string content = read_spec_file(path);
-      how.files[named.filename()] = content;
-      all += content;
-    }
-  }
-}
 
 /// A script that the user's command starts.
 struct JobScript {
@@ -159,6 +138,7 @@ struct RunText {
   bool is_shell = true;
   bool is_of_script = false;
   std::vector<std::string> missing;  ///< files that the command names
+  std::string path;                  ///< empty: it is in no file
 };
 
 /// What the key 'config' names, else a script that the command starts, else the command.
@@ -174,6 +154,7 @@ RunText run_text_of(const UserRun& run) {
     const fs::path path = fs::path(engine.folder) / engine.config;
     std::error_code error;
     if (engine.config.size() < 4096 && fs::is_regular_file(path, error)) {
+      found.path = path;
       found.how.source = path;
       found.text = read_spec_file(path);
       found.is_shell = is_script(path);
@@ -240,8 +221,21 @@ UserRun user_run_of(const spec::SweepSpec& sweep) {
   if (run.dialect) {
     RunText found = run_text_of(run);
     std::string all = found.text;
-    if (found.is_shell) read_named(found.text, run.engine().folder, found.how, all, found.missing);
+    if (found.is_shell) {
+      NamedByCommand named =
+          read_named_by_command(found.text, engine.folder, Reach::anywhere, found.how);
+      all += named.all;
+      found.missing.insert(found.missing.end(), named.missing.begin(), named.missing.end());
+    }
+    std::shared_ptr<ConfigFolder> files;
+    if (!found.path.empty()) {
+      const ConfigPlace place = {.path = found.path, .folder = engine.folder};
+      files = find_named_files(place, *run.dialect, found.how);
+    }
     run.config = config_of(run, found);
+    if (files != nullptr) {
+      for (const auto& [name, file] : files->files()) all += file.text;
+    }
     run.config_text = std::move(all);
     run.is_of_script = found.is_of_script;
     run.config.dialect = *run.dialect;

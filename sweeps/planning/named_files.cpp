@@ -17,6 +17,7 @@
 #include "engine/spec/library.h"
 #include "engine/spec/pipeline_layout.h"
 #include "kernels/base/error.h"
+#include "sweeps/config_files.h"
 #include "sweeps/load.h"
 #include "sweeps/planning/token_limit.h"
 #include "sweeps/planning/unsaid_settings.h"
@@ -226,28 +227,29 @@ NamedRunText named_run_text(const CommandOptions& options, const char* option, i
   if (model != nullptr) run.how.num_layers = model->num_layers;
   run.how.source = fmt::format("--{}", option);
   std::error_code error;
+  std::string path;
   if (run.text == "-") {
     run.text = read_standard_input();
     run.how.source = kStandardInput;
   } else if (run.text.size() < 4096 && std::filesystem::is_regular_file(run.text, error)) {
-    run.how.source = run.text;
-    run.text = read_spec_file(run.text);
+    path = run.text;
+    run.how.source = path;
+    run.text = read_spec_file(path);
   } else if (!run.text.empty() && run.text.find_first_of(" \t\n=:") == std::string::npos) {
     throw base::UsageError(
         fmt::format("'{}' is neither a file nor a command of a run", shown_path(run.text)));
   }
   if (options.has("dialect")) {
     run.dialect = dialect_named(options, "dialect");
-    return run;
-  }
-  const auto dialect = dialects::detect_dialect(run.text);
-  if (!dialect) {
+  } else if (const auto dialect = dialects::detect_dialect(run.text)) {
+    run.dialect = *dialect;
+  } else {
     throw base::UsageError(
         fmt::format("{}: looks like no command or configuration of Megatron-LM, Megatron-Bridge, "
                     "torchtitan or Primus; --dialect says whose it is",
                     run.how.source));
   }
-  run.dialect = *dialect;
+  if (!path.empty()) read_named_files({.path = path}, run.text, run.dialect, run.how);
   return run;
 }
 

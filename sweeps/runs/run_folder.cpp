@@ -214,6 +214,7 @@ RunFolder find_run_files(const std::string& path) {
   if (!fs::is_directory(path, error)) {
     throw base::UsageError(fmt::format("{}: is neither a file nor a folder", shown_path(path)));
   }
+  folder.folders.push_back(path);
   // Two links to one file are one file.
   std::set<fs::path> known;
   for (const fs::path& file : files_below(path, folder)) {
@@ -250,6 +251,7 @@ RunFolder files_of_run(const std::vector<std::string>& paths) {
     take(all.traces, found.traces);
     take(all.configs, found.configs);
     take(all.unread_configs, found.unread_configs);
+    take(all.folders, found.folders);
     take(all.notes, found.notes);
   }
   return all;

@@ -29,7 +29,8 @@ struct RunFolder {
   std::vector<std::string> traces;
   std::vector<std::string> configs;
   std::vector<std::string> unread_configs;
-  std::vector<std::string> notes;  ///< where a limit left something out
+  std::vector<std::string> folders;  ///< that were named: the paths of their files begin so
+  std::vector<std::string> notes;    ///< where a limit left something out
 };
 
 /// Looks into a folder and those below it, or at one file. Links to folders are not followed,

@@ -2,9 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <set>
 #include <string_view>
+#include <utility>
 
 #include "kernels/base/error.h"
+#include "sweeps/config_files.h"
 #include "sweeps/diagnosis.h"
 #include "sweeps/load.h"
 
@@ -24,33 +29,141 @@ void add_notes_of(const spec::dialects::RunConfig& config, const std::string& so
   }
 }
 
+namespace {
+
+namespace fs = std::filesystem;
+namespace dialects = spec::dialects;
+
+/// A file that may be the run's configuration.
+struct Candidate {
+  std::string path;
+  bool is_unread = false;  ///< its reader has refused it by itself
+  bool is_preset = false;  ///< a YAML of Primus that is no experiment: others may name it
+  bool is_experiment = false;
+};
+
+/// Of a file that was found in a folder, or named by itself.
+ConfigPlace place_of(const RunFolder& files, const std::string& path) {
+  for (const std::string& folder : files.folders) {
+    if (path.starts_with(folder)) return {path, folder};
+  }
+  return {path};
+}
+
+/// Reads one. Throws base::UsageError.
+std::optional<dialects::RunConfig> read_config(const RunFolder& files, const std::string& path,
+                                               int64_t world_size) {
+  const std::string text = read_spec_file(path);
+  const auto dialect = dialects::detect_dialect(text);
+  if (!dialect) return std::nullopt;
+  dialects::ImportOptions how;
+  how.source = path;
+  read_named_files(place_of(files, path), text, *dialect, how);
+  dialects::RunConfig config = dialects::import_run(text, *dialect, how);
+  if (config.world_size == 0 && world_size > 0) {
+    how.world_size = world_size;
+    config = dialects::import_run(text, *dialect, how);
+  }
+  return config;
+}
+
+/// All, each with what it is by its text alone.
+std::vector<Candidate> candidates_of(const RunFolder& files) {
+  std::vector<Candidate> candidates;
+  for (const auto* paths : {&files.configs, &files.unread_configs}) {
+    for (const std::string& path : *paths) {
+      Candidate candidate{.path = path, .is_unread = paths == &files.unread_configs};
+      try {
+        const std::string text = read_spec_file(path);
+        candidate.is_experiment = dialects::is_experiment(text);
+        candidate.is_preset =
+            !candidate.is_experiment && dialects::detect_dialect(text) == dialects::Dialect::primus;
+      } catch (const base::UsageError&) {
+        // Whoever reads it says so.
+      }
+      candidates.push_back(std::move(candidate));
+    }
+  }
+  return candidates;
+}
+
+/// The files that each of some candidates names, by their paths without links.
+using NamedPaths = std::vector<std::set<fs::path>>;
+
+std::set<fs::path> paths_named_by(const RunFolder& files, const Candidate& candidate) {
+  std::set<fs::path> paths;
+  if (!candidate.is_experiment && !candidate.is_preset) return paths;
+  dialects::ImportOptions how;
+  const ConfigPlace place = place_of(files, candidate.path);
+  const auto folder = find_named_files(place, dialects::Dialect::primus, how);
+  try {
+    dialects::import_run(read_spec_file(candidate.path), dialects::Dialect::primus, how);
+  } catch (const base::UsageError&) {
+    // As far as it was read.
+  }
+  if (folder == nullptr) return paths;
+  for (const std::string& path : folder->paths()) paths.insert(path);
+  return paths;
+}
+
+/// Without those that are parts of others. Files that name each other all stay.
+std::vector<Candidate> without_parts(const RunFolder& files, std::vector<Candidate> candidates) {
+  if (candidates.size() < 2) return candidates;
+  // Each is read with all that it names.
+  constexpr size_t kMostAsked = 32;
+  const size_t num_asked = std::min(candidates.size(), kMostAsked);
+  NamedPaths named(candidates.size());
+  std::vector<fs::path> real(candidates.size());
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    std::error_code error;
+    real[i] = fs::canonical(candidates[i].path, error);
+    if (i < num_asked) named[i] = paths_named_by(files, candidates[i]);
+  }
+  std::vector<Candidate> kept;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    bool is_part = false;
+    for (size_t j = 0; j < num_asked && !is_part; ++j) {
+      is_part = j != i && named[j].contains(real[i]) && !named[i].contains(real[j]);
+    }
+    if (!is_part) kept.push_back(candidates[i]);
+  }
+  return kept;
+}
+
+/// Experiments take the places of presets that stand before them; all else stays where it is.
+void put_experiments_first(std::vector<Candidate>& candidates) {
+  std::vector<size_t> places;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (candidates[i].is_experiment || candidates[i].is_preset) places.push_back(i);
+  }
+  std::vector<Candidate> ordered;
+  for (const bool is_experiment : {true, false}) {
+    for (const size_t place : places) {
+      if (candidates[place].is_experiment == is_experiment) ordered.push_back(candidates[place]);
+    }
+  }
+  for (size_t i = 0; i < places.size(); ++i) candidates[places[i]] = std::move(ordered[i]);
+}
+
+}  // namespace
+
 StatedConfig config_of_files(const RunFolder& files, int64_t world_size,
                              std::vector<std::string>& notes) {
   StatedConfig stated;
   std::vector<std::string> left_out;
-  const auto read = [&](const std::string& path) {
+  std::vector<Candidate> candidates = candidates_of(files);
+  put_experiments_first(candidates);
+  for (const Candidate& candidate : without_parts(files, std::move(candidates))) {
+    if (stated.config && !candidate.is_unread) continue;
     try {
-      const std::string text = read_spec_file(path);
-      const auto dialect = spec::dialects::detect_dialect(text);
-      if (!dialect) return;
-      spec::dialects::ImportOptions how;
-      how.source = path;
-      spec::dialects::RunConfig config = spec::dialects::import_run(text, *dialect, how);
-      if (config.world_size == 0 && world_size > 0) {
-        how.world_size = world_size;
-        config = spec::dialects::import_run(text, *dialect, how);
-      }
-      if (stated.config) return;
-      add_notes_of(config, path, notes);
+      auto config = read_config(files, candidate.path, world_size);
+      if (stated.config || !config) continue;
+      add_notes_of(*config, candidate.path, notes);
       stated.config = std::move(config);
     } catch (const base::UsageError& error) {
-      left_out.push_back(not_understood(path, error.what()));
+      left_out.push_back(not_understood(candidate.path, error.what()));
     }
-  };
-  for (const std::string& path : files.configs) {
-    if (!stated.config) read(path);
   }
-  for (const std::string& path : files.unread_configs) read(path);
   stated.has_unread = !left_out.empty();
   add_left_out(left_out, notes);
   return stated;

@@ -68,6 +68,19 @@ size_t num_known_words(std::string_view text, Dialect dialect) {
   return known;
 }
 
+/// The keys of a YAML text that stand at the left.
+std::vector<std::string_view> sections_of(std::string_view text) {
+  std::vector<std::string_view> sections;
+  for (const std::string_view line : lines_of(text)) {
+    if (line.empty() || line[0] == ' ' || line[0] == '#' || !is_yaml_line(line)) continue;
+    sections.push_back(base::trimmed(line.substr(0, line.find(':'))));
+  }
+  return sections;
+}
+
+/// What is looked at of a text, from its beginning.
+constexpr size_t kEnough = size_t{256} << 10;
+
 }  // namespace
 
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -94,22 +107,26 @@ Form form_of(std::string_view text) {
   return Form::command;
 }
 
+bool is_experiment(std::string_view text) {
+  text = text.substr(0, kEnough);
+  const std::vector<std::string_view> sections = sections_of(text);
+  const auto has = [&](std::string_view name) {
+    return std::ranges::find(sections, name) != sections.end();
+  };
+  return form_of(text) == Form::yaml && has("modules") && !has("MODEL_ARGS");
+}
+
 std::optional<Dialect> detect_dialect(std::string_view text) {
-  constexpr size_t kEnough = size_t{256} << 10;
   text = text.substr(0, kEnough);
   const Form form = form_of(text);
   if (form == Form::toml) return Dialect::torchtitan;
   if (form == Form::yaml) {
-    std::vector<std::string_view> sections;  // keys that stand at the left
-    for (const std::string_view line : lines_of(text)) {
-      if (line.empty() || line[0] == ' ' || line[0] == '#' || !is_yaml_line(line)) continue;
-      sections.push_back(base::trimmed(line.substr(0, line.find(':'))));
-    }
+    const std::vector<std::string_view> sections = sections_of(text);
     const auto has = [&](std::string_view name) {
       return std::ranges::find(sections, name) != sections.end();
     };
     if (has("MODEL_ARGS")) return Dialect::megatron_lm;
-    if (has("modules")) return Dialect::primus;
+    if (is_experiment(text)) return Dialect::primus;
     if (has("model") && (has("train") || has("ddp") || has("optimizer"))) {
       return Dialect::megatron_bridge;
     }

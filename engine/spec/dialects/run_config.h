@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -185,6 +186,23 @@ class NoSettings : public base::UsageError {
   using UsageError::UsageError;
 };
 
+/// Gives a reader the files that a text names.
+class NamedFileSource {
+ public:
+  struct File {
+    std::string place;  ///< from the folder of all of them; the same for all names of one file
+    std::string text;
+  };
+
+  NamedFileSource() = default;
+  NamedFileSource(const NamedFileSource&) = delete;
+  NamedFileSource& operator=(const NamedFileSource&) = delete;
+  virtual ~NamedFileSource() = default;
+  /// The first of these places with a file; null: none has one. Throws base::UsageError where too
+  /// much is asked for. What it points to stays.
+  virtual const File* first_of(const std::vector<std::string>& places) = 0;
+};
+
 struct ImportOptions {
   std::string source;      ///< names the text in messages; empty: the dialect's name
   int64_t world_size = 0;  ///< ranks, where the text does not say them
@@ -195,7 +213,13 @@ struct ImportOptions {
   /// Files that the text names, by their name without the folder: Primus' models and presets.
   std::map<std::string, std::string, std::less<>> files;
   std::vector<std::string> arguments{};  ///< that a text which is a script is started with
+  /// In the place of `files` where Primus' text lies in a folder; null: it lies in none.
+  std::shared_ptr<NamedFileSource> named{};
+  std::string place{};  ///< of the text itself in that folder
 };
+
+/// Whether a text is an experiment of Primus: it starts modules, whose settings other files have.
+bool is_experiment(std::string_view text);
 
 /// Whose words a text has, by its content; none where it looks like none of them.
 std::optional<Dialect> detect_dialect(std::string_view text);

@@ -134,10 +134,15 @@ BOOST_AUTO_TEST_CASE(what_a_model_of_primus_extends) {
       import_run(text, Dialect::primus,
                  {.files = {{"base.yaml", "extends:\n  - deeper.yaml\nswiglu: true\n"}}});
   BOOST_TEST(has_note(chain, "deeper.yaml has settings of its own and was not given"));
-  const RunConfig defaults = import_run(
-      text, Dialect::primus,
-      {.files = {{"base.yaml", base}, {"language_model.yaml", "extends:\n  - x.yaml\nseed: 1\n"}}});
+  const auto behind_defaults = [&](const std::string& name) {
+    return import_run(
+        text, Dialect::primus,
+        {.files = {{"base.yaml", base},
+                   {"language_model.yaml", "extends:\n  - " + name + "\nseed: 1\n"}}});
+  };
+  const RunConfig defaults = behind_defaults("primus_megatron_model.yaml");
   BOOST_TEST(!has_note(defaults, "was not given"));
+  BOOST_TEST(has_note(behind_defaults("mine.yaml"), "mine.yaml has settings of its own"));
 }
 
 // Megatron-LM sets it itself, from the number of stages or their layout.

@@ -1,0 +1,67 @@
+// Files with settings that a run's configuration or command names.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/spec/dialects/run_config.h"
+
+namespace moetune::sweeps {
+
+/// The files of one folder that a text names. Nothing outside of it is read, whatever names and
+/// links say; what is no regular file is not there.
+class ConfigFolder final : public spec::dialects::NamedFileSource {
+ public:
+  /// Files that are read, and their bytes.
+  static constexpr size_t kMostFiles = 64;
+  static constexpr size_t kMostBytes = size_t{4} << 20;
+
+  explicit ConfigFolder(const std::string& folder);
+  /// Throws base::UsageError, which names the file, where it cannot be read, and beyond the limits.
+  const File* first_of(const std::vector<std::string>& places) override;
+  /// Where a file lies in the folder; empty: it does not.
+  [[nodiscard]] std::string place_of(const std::string& path) const;
+  /// Of all that were read, by their places.
+  [[nodiscard]] const std::map<std::string, File>& files() const { return files_; }
+  /// The same by their paths without links.
+  [[nodiscard]] std::vector<std::string> paths() const;
+
+ private:
+  std::string root_;  ///< without links; empty: there is none
+  std::map<std::string, File> files_;
+  size_t num_bytes_ = 0;
+};
+
+/// Of a file with a run's settings.
+struct ConfigPlace {
+  std::string path;
+  std::string folder{};  ///< nothing outside is read; empty, or the file lies elsewhere: its own
+};
+
+/// Lets the reader find what an experiment of Primus names. Null of other dialects, whose
+/// configurations name nothing.
+std::shared_ptr<ConfigFolder> find_named_files(const ConfigPlace& config,
+                                               spec::dialects::Dialect dialect,
+                                               spec::dialects::ImportOptions& how);
+
+/// What a command or script names.
+struct NamedByCommand {
+  std::string all;                   ///< the texts, one behind the other
+  std::vector<std::string> missing;  ///< names of those that are not there
+};
+enum class Reach : uint8_t {
+  folder,    ///< only below the folder
+  anywhere,  ///< wherever the command's own words lead
+};
+/// Configuration files that a command names, by their names without the folder, into `how`.
+NamedByCommand read_named_by_command(const std::string& text, const std::string& folder,
+                                     Reach reach, spec::dialects::ImportOptions& how);
+
+/// Whatever the file is, what it names below the folder.
+void read_named_files(const ConfigPlace& config, const std::string& text,
+                      spec::dialects::Dialect dialect, spec::dialects::ImportOptions& how);
+
+}  // namespace moetune::sweeps

@@ -207,6 +207,13 @@ void add_missing(Node& base, const Node& others) {
   merge_fields(base, others, [](Node&, const Node&) {});
 }
 
+Chains::Chains(Reading& in) : in_(in) {
+  // The text itself is being read.
+  if (in.options.named == nullptr) return;
+  open_.insert(in.options.place);
+  known_.emplace(in.options.place, empty_map());
+}
+
 Node Chains::with_bases(Node root, const std::string& place, int depth) {
   Node all = empty_map();
   for (const Naming& naming : kNamings) {

@@ -24,7 +24,7 @@ Node empty_map();
 /// Files that name each other, each of which is read once, however many name it.
 class Chains {
  public:
-  explicit Chains(Reading& in) : in_(in) {}
+  explicit Chains(Reading& in);
 
   /// What a text says, with all that it extends.
   Node with_bases(Node root, const std::string& place, int depth = 0);

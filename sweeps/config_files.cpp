@@ -137,12 +137,14 @@ NamedByCommand read_named_by_command(const std::string& text, const std::string&
   return named;
 }
 
-void read_named_files(const ConfigPlace& config, const std::string& text, dialects::Dialect dialect,
-                      dialects::ImportOptions& how) {
-  find_named_files(config, dialect, how);
+std::shared_ptr<ConfigFolder> read_named_files(const ConfigPlace& config, const std::string& text,
+                                               dialects::Dialect dialect,
+                                               dialects::ImportOptions& how) {
   const bool is_command = dialects::form_of(text) == dialects::Form::command;
-  if (dialect != dialects::Dialect::torchtitan || !is_command) return;
-  read_named_by_command(text, folder_of(config.path), Reach::folder, how);
+  if (dialect == dialects::Dialect::torchtitan && is_command) {
+    read_named_by_command(text, folder_of(config.path), Reach::folder, how);
+  }
+  return find_named_files(config, dialect, how);
 }
 
 }  // namespace moetune::sweeps

@@ -17,7 +17,7 @@ class ConfigFolder final : public spec::dialects::NamedFileSource {
  public:
   /// Files that are read, and their bytes.
   static constexpr size_t kMostFiles = 64;
-  static constexpr size_t kMostBytes = size_t{4} << 20;
+  static constexpr size_t kMostBytes = size_t{1} << 20;
 
   explicit ConfigFolder(const std::string& folder);
   /// Throws base::UsageError, which names the file, where it cannot be read, and beyond the limits.
@@ -28,6 +28,7 @@ class ConfigFolder final : public spec::dialects::NamedFileSource {
   [[nodiscard]] const std::map<std::string, File>& files() const { return files_; }
   /// The same by their paths without links.
   [[nodiscard]] std::vector<std::string> paths() const;
+  [[nodiscard]] size_t num_bytes() const { return num_bytes_; }
 
  private:
   std::string root_;  ///< without links; empty: there is none
@@ -60,8 +61,10 @@ enum class Reach : uint8_t {
 NamedByCommand read_named_by_command(const std::string& text, const std::string& folder,
                                      Reach reach, spec::dialects::ImportOptions& how);
 
-/// Whatever the file is, what it names below the folder.
-void read_named_files(const ConfigPlace& config, const std::string& text,
-                      spec::dialects::Dialect dialect, spec::dialects::ImportOptions& how);
+/// Whatever the file is, what it names below the folder. Null where that is not the reader's to
+/// ask.
+std::shared_ptr<ConfigFolder> read_named_files(const ConfigPlace& config, const std::string& text,
+                                               spec::dialects::Dialect dialect,
+                                               spec::dialects::ImportOptions& how);
 
 }  // namespace moetune::sweeps

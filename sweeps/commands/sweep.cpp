@@ -274,6 +274,15 @@ struct Conduct {
   const ToldEngine* told = nullptr;         ///< the same where somebody else has run the trial
 };
 
+/// What import tells as well: whose words are read, and what is not known of the run.
+void tell_what_is_read(const std::string& file, const UserRun& run) {
+  if (!run.dialect) return;
+  for (const std::string& note : run.config.notes) {
+    std::cerr << fmt::format("moetune: note: {}: {}\n", file, one_line(note));
+  }
+  std::cerr << fmt::format("moetune: note: {}: {}\n", file, whose_rules(*run.dialect));
+}
+
 Conduct conduct_foreign(const CommandOptions& options, const std::string& file,
                         const spec::SweepSpec& sweep, const std::string& database,
                         const std::optional<ToldRun>& told, LoopOptions& loop) {
@@ -289,7 +298,7 @@ Conduct conduct_foreign(const CommandOptions& options, const std::string& file,
         "moetune: {}: no value of {} is legal with the run's other values ({})\n", file, axis,
         rule);
   }
-  if (!own.illegal_axes.empty() && own.run->dialect) {
+  if (!own.illegal_axes.empty() && own.run->dialect && !options.has("dry-run")) {
     std::cerr << fmt::format("moetune: {}: {}\n", file, whose_rules(*own.run->dialect));
   }
   loop.environment = environment_of(*own.run);
@@ -415,6 +424,7 @@ int conduct_sweep(const CommandOptions& options, const std::optional<ToldRun>& t
     result.next = next_command(*conduct.user_run, *result.summary.next, result.summary.next_why,
                                engine_folder(database));
   }
+  if (!told && options.has("dry-run")) tell_what_is_read(file, *conduct.user_run);
   if (options.wants_json()) {
     std::cout << to_json(result).dump(2, ' ', false, nlohmann::json::error_handler_t::replace)
               << "\n";

@@ -50,19 +50,42 @@ ConfigPlace place_of(const RunFolder& files, const std::string& path) {
   return {path};
 }
 
-/// Reads one. Throws base::UsageError.
+/// Takes what was read from what may be, also where the reader throws.
+class Spent {
+ public:
+  Spent(const ConfigFolder* named, size_t& bytes_left) : named_(named), bytes_left_(bytes_left) {}
+  ~Spent() {
+    if (named_ != nullptr) bytes_left_ -= std::min(bytes_left_, named_->num_bytes());
+  }
+  Spent(const Spent&) = delete;
+  Spent& operator=(const Spent&) = delete;
+
+ private:
+  const ConfigFolder* named_;
+  size_t& bytes_left_;
+};
+
+/// Reads one, within what is left of `bytes_left` for the files that are named. Throws
+/// base::UsageError.
 std::optional<dialects::RunConfig> read_config(const RunFolder& files, const std::string& path,
-                                               int64_t world_size) {
+                                               int64_t world_size, size_t& bytes_left) {
   const std::string text = read_spec_file(path);
   const auto dialect = dialects::detect_dialect(text);
   if (!dialect) return std::nullopt;
   dialects::ImportOptions how;
   how.source = path;
-  read_named_files(place_of(files, path), text, *dialect, how);
-  dialects::RunConfig config = dialects::import_run(text, *dialect, how);
+  const auto named = read_named_files(place_of(files, path), text, *dialect, how);
+  if (named != nullptr && bytes_left == 0) {
+    throw base::UsageError("the files that others before it name are too large");
+  }
+  const auto import = [&] {
+    const Spent spent(named.get(), bytes_left);
+    return dialects::import_run(text, *dialect, how);
+  };
+  dialects::RunConfig config = import();
   if (config.world_size == 0 && world_size > 0) {
     how.world_size = world_size;
-    config = dialects::import_run(text, *dialect, how);
+    config = import();
   }
   return config;
 }
@@ -90,7 +113,8 @@ std::vector<Candidate> candidates_of(const RunFolder& files) {
 /// The files that each of some candidates names, by their paths without links.
 using NamedPaths = std::vector<std::set<fs::path>>;
 
-std::set<fs::path> paths_named_by(const RunFolder& files, const Candidate& candidate) {
+std::set<fs::path> paths_named_by(const RunFolder& files, const Candidate& candidate,
+                                  size_t& num_bytes) {
   std::set<fs::path> paths;
   if (!candidate.is_experiment && !candidate.is_preset) return paths;
   dialects::ImportOptions how;
@@ -102,6 +126,7 @@ std::set<fs::path> paths_named_by(const RunFolder& files, const Candidate& candi
     // As far as it was read.
   }
   if (folder == nullptr) return paths;
+  num_bytes += folder->num_bytes();
   for (const std::string& path : folder->paths()) paths.insert(path);
   return paths;
 }
@@ -111,13 +136,16 @@ std::vector<Candidate> without_parts(const RunFolder& files, std::vector<Candida
   if (candidates.size() < 2) return candidates;
   // Each is read with all that it names.
   constexpr size_t kMostAsked = 32;
+  constexpr size_t kMostBytes = 2 * ConfigFolder::kMostBytes;
   const size_t num_asked = std::min(candidates.size(), kMostAsked);
+  size_t num_bytes = 0;
   NamedPaths named(candidates.size());
   std::vector<fs::path> real(candidates.size());
   for (size_t i = 0; i < candidates.size(); ++i) {
     std::error_code error;
     real[i] = fs::canonical(candidates[i].path, error);
-    if (i < num_asked) named[i] = paths_named_by(files, candidates[i]);
+    if (i >= num_asked || num_bytes > kMostBytes) continue;
+    named[i] = paths_named_by(files, candidates[i], num_bytes);
   }
   std::vector<Candidate> kept;
   for (size_t i = 0; i < candidates.size(); ++i) {
@@ -153,10 +181,11 @@ StatedConfig config_of_files(const RunFolder& files, int64_t world_size,
   std::vector<std::string> left_out;
   std::vector<Candidate> candidates = candidates_of(files);
   put_experiments_first(candidates);
+  size_t bytes_left = 4 * ConfigFolder::kMostBytes;
   for (const Candidate& candidate : without_parts(files, std::move(candidates))) {
     if (stated.config && !candidate.is_unread) continue;
     try {
-      auto config = read_config(files, candidate.path, world_size);
+      auto config = read_config(files, candidate.path, world_size, bytes_left);
       if (stated.config || !config) continue;
       add_notes_of(*config, candidate.path, notes);
       stated.config = std::move(config);

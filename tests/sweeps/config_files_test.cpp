@@ -245,7 +245,7 @@ BOOST_AUTO_TEST_CASE(files_that_nobody_has_written_are_refused) {
   refused(std::string("num_layers: 4\n\0", 15), "small_base.yaml: holds a NUL character");
   refused("num_layers: \xff\n", "is not UTF-8");
   refused("a: [[[[[", "small_base.yaml");
-  refused(std::string((size_t{5} << 20), '#') + "\n", "names may have 4194304 bytes together");
+  refused(std::string((size_t{2} << 20), '#') + "\n", "names may have 1048576 bytes together");
   std::string bomb = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n";
   for (int i = 1; i < 12; ++i) {
     const std::string item = "*a" + std::to_string(i - 1);
@@ -297,6 +297,29 @@ BOOST_AUTO_TEST_CASE(a_sweep_starts_from_them) {
   const UserRun after = read();
   BOOST_TEST(after.config.knobs.micro_batch_size == 1);
   BOOST_TEST(after.config_text != before.config_text);
+}
+
+// As import does: nothing else says it before the first trial.
+BOOST_AUTO_TEST_CASE(a_dry_run_tells_what_was_read_and_whose_rules) {
+  fs::remove(at("small_base.yaml"));
+  tests::write_text(folder.file("sweep.json"), json{{"name", "dry"},
+                                                    {"engine",
+                                                     {{"dialect", "primus"},
+                                                      {"run", "run.sh {config}"},
+                                                      {"config", "run/exp.yaml"},
+                                                      {"gpus", 8}}},
+                                                    {"space", {{"micro_batch_size", {1, 4}}}},
+                                                    {"num_steps", 8}}
+                                                   .dump());
+  for (const std::string format : {"text", "json"}) {
+    const Answer answer =
+        run({"sweep", folder.file("sweep.json"), "--db", db, "--dry-run", "--format", format});
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    const auto& row = spec::dialects::dialect_row(spec::dialects::Dialect::primus);
+    BOOST_TEST(contains(answer.err, "those of Primus " + std::string(row.release)), answer.err);
+    BOOST_TEST(contains(answer.err, "small_base.yaml has settings of its own"), answer.err);
+    BOOST_TEST(contains(answer.out, "the run as it is"), answer.out);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_script_names_its_toml) {

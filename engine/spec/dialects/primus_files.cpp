@@ -21,7 +21,7 @@ constexpr int kDeepestChain = 8;
 /// Files that one file names.
 constexpr size_t kMostBases = 64;
 /// Of all files with what they extend, which may be the same again and again.
-constexpr size_t kMostNodes = 500'000;
+constexpr size_t kMostNodes = 100'000;
 
 /// Shipped files that hold the dialect's defaults, wherever they are not given.
 constexpr std::array<std::string_view, 11> kDefaults = {"language_model.yaml",

@@ -1,6 +1,7 @@
 // Files of Primus that name each other: which of them counts, and how what they say is merged.
 #include "engine/spec/dialects/primus_files.h"
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <map>
 #include <memory>

@@ -14,6 +14,8 @@ namespace {
 // Beyond these nothing is read any more: a function may call itself, a loop may be endless.
 constexpr int kDeepestCall = 8;
 
+constexpr std::string_view kDone = "done";
+
 /// A command that says flags, and does more than print them.
 bool is_launch(const ShellCommand& command) {
   const std::string& first = command.words.front();
@@ -195,24 +197,73 @@ Truth ScriptReader::matching_case(const ShellOperand& subject) {
   }
 }
 
+/// Loops are followed whose condition is known and reads what a round has changed: arguments that
+/// are shifted, a variable that counts.
 Truth ScriptReader::while_clause(bool is_until) {
   const Cursor start = in_;
   const int64_t line = in_.line();
+  size_t num_open = 0;
   for (size_t round = 0;; ++round) {
+    const size_t first = in_.at();
     const List head = list({"do"});
     if (head.closer.empty()) return Truth::unknown;
-    const Truth condition = is_until ? contrary_of(head.truth) : head.truth;
-    const size_t before = variables_["@"].size();
-    read_round(condition);
+    const std::string_view text = in_.from(first);
+    Truth condition = is_until ? contrary_of(head.truth) : head.truth;
+    // What a branch that may not have been taken has set ends no loop.
+    if (num_open > 0 && condition == Truth::no) condition = Truth::unknown;
+    // The last of these was read to know whether there is one more.
+    const bool is_cut = runs() && condition == Truth::yes && round >= view_.most_rounds;
+    if (is_cut) {
+      cut_loops_.push_back(line);
+      condition = Truth::no;
+    }
+    const ShellVariables before = runs() ? values_in(text) : ShellVariables();
+    const size_t num_arguments = variables_["@"].size();
+    const size_t num_guesses = guesses_.size();
+    read_round(condition, kDone);
     if (!ends_round() || !runs() || condition == Truth::no) return Truth::unknown;
-    // Only loops over arguments are known to end.
-    const bool is_counted = condition == Truth::yes && variables_["@"].size() < before;
-    if (is_counted && round >= view_.most_rounds) cut_loops_.push_back(line);
-    if (!(is_counted ? round < view_.most_rounds : is_read_again(line, round))) {
+    const bool is_known = condition == Truth::yes;
+    const bool is_shifted = is_known && variables_["@"].size() < num_arguments;
+    const bool is_counting = is_known && !is_shifted && counts(before, num_guesses);
+    const bool is_counted = is_counting && budget_.rounds > 0;
+    if (is_counted) --budget_.rounds;
+    if (is_counting && !is_counted && round > 0) {
+      cut_loops_.push_back(line);
       return Truth::unknown;
     }
+    if (!is_shifted && !is_counted && !is_read_again(line, num_open++)) return Truth::unknown;
     go_back(start);
   }
+}
+
+ShellVariables ScriptReader::values_in(std::string_view text) {
+  ShellVariables values;
+  step(text.size() / kBytesPerStep + 1);
+  while (!text.empty()) {
+    const size_t size = std::ranges::find_if_not(text, is_name_part) - text.begin();
+    const auto found = variables_.find(text.substr(0, size));
+    if (found != variables_.end()) {
+      size_t bytes = 0;
+      for (const std::string& value : found->second) bytes += value.size();
+      step(found->second.size() + bytes / kBytesPerStep);
+      values.insert(*found);
+    }
+    text.remove_prefix(std::max<size_t>(size, 1));
+  }
+  return values;
+}
+
+bool ScriptReader::counts(const ShellVariables& before, size_t num_guesses) const {
+  bool has_changed = false;
+  for (const auto& [name, values] : before) {
+    const auto now = variables_.find(name);
+    if (now == variables_.end() || now->second == values) continue;
+    const auto first = guesses_.begin() + static_cast<std::ptrdiff_t>(num_guesses);
+    const bool is_known = joined(now->second).find_first_of("$`") == std::string::npos;
+    if (!is_known || std::find(first, guesses_.end(), name) != guesses_.end()) return false;
+    has_changed = true;
+  }
+  return has_changed;
 }
 
 bool ScriptReader::is_read_again(int64_t line, size_t round) {
@@ -220,11 +271,12 @@ bool ScriptReader::is_read_again(int64_t line, size_t round) {
   return round + 1 < view_.open_rounds;
 }
 
-bool ScriptReader::take_do() {
+std::string_view ScriptReader::take_body() {
   in_.skip_blanks();
   in_.take(';');
   skip_lines();
-  return take_word("do");
+  if (take_word("do")) return kDone;
+  return take_word("{") ? "}" : "";
 }
 
 /// "for ((i = 0; i < 4; i++))".
@@ -236,12 +288,13 @@ Truth ScriptReader::counting_clause() {
     part = text.substr(0, text.find(';'));
     text.remove_prefix(std::min(part.size() + 1, text.size()));
   }
-  if (!take_do()) return Truth::unknown;
+  const std::string_view closer = take_body();
+  if (closer.empty()) return Truth::unknown;
   const Cursor start = in_;
   arithmetic(parts[0]);
   Truth condition = arithmetic(parts[1]);
   for (size_t round = 0;; ++round) {
-    read_round(condition);
+    read_round(condition, closer);
     if (!ends_round() || !runs() || condition == Truth::no) return Truth::unknown;
     arithmetic(parts[2]);
     condition = arithmetic(parts[1]);
@@ -273,7 +326,8 @@ Truth ScriptReader::for_clause() {
       if (in_.at() == before) break;
     }
   }
-  if (!take_do()) return Truth::unknown;
+  const std::string_view closer = take_body();
+  if (closer.empty()) return Truth::unknown;
   const Cursor start = in_;
   if (items.size() > view_.most_rounds) cut_loops_.push_back(line);
   for (size_t i = 0; i < std::max<size_t>(items.size(), 1) && i < view_.most_rounds; ++i) {
@@ -282,17 +336,17 @@ Truth ScriptReader::for_clause() {
       go_back(start);
     }
     if (runs() && !items.empty() && !name.empty()) set(name, ShellValues{items[i]});
-    read_round(truth_of(!items.empty()));
+    read_round(truth_of(!items.empty()), closer);
     if (!ends_round()) break;
   }
   return Truth::unknown;
 }
 
 /// The commands of a loop up to its end, once.
-void ScriptReader::read_round(Truth condition) {
+void ScriptReader::read_round(Truth condition, std::string_view closer) {
   Choice choice;
   ++loops_;
-  read_part(choice, condition, [&] { return list({"done"}).truth; });
+  read_part(choice, condition, [&] { return list({closer}).truth; });
   settle(choice);
   --loops_;
 }
@@ -402,7 +456,12 @@ Truth ScriptReader::settle(Choice& choice) {
   if (is_open && !choice.about.condition.empty()) open_.push_back(choice.about);
   Part* taken = viable.back();
   if (view_.takes_first) taken = has_none ? nullptr : viable.front();
-  if (taken != nullptr) redo(std::move(taken->changes));
+  if (taken != nullptr) {
+    for (const auto& change : taken->changes) {
+      if (is_open) guesses_.push_back(change.first);
+    }
+    redo(std::move(taken->changes));
+  }
   const bool takes_one = taken != nullptr && has_launch(taken->commands);
   for (Part* part : viable) {
     if (takes_one && part != taken) continue;

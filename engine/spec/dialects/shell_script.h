@@ -138,11 +138,16 @@ class ScriptReader {
   Truth while_clause(bool is_until);
   Truth for_clause();
   Truth counting_clause();
-  /// The word behind the head of a loop.
-  bool take_do();
+  /// The word behind the head of a loop: gives the one that closes its body; empty: there is none.
+  std::string_view take_body();
+  /// Of the variables that a condition names.
+  ShellVariables values_in(std::string_view text);
+  /// Whether a round has changed one of these, all to what is known: not in a branch that only a
+  /// run could choose (guesses_, since there were so many).
+  [[nodiscard]] bool counts(const ShellVariables& before, size_t num_guesses) const;
   /// Whether a loop, of which nobody can tell how often it goes round, is read again after so many.
   bool is_read_again(int64_t line, size_t round);
-  void read_round(Truth condition);
+  void read_round(Truth condition, std::string_view closer);
   /// To where the same commands are read again.
   void go_back(const Cursor& start);
   /// Behind a round of a loop: whether there may be another.
@@ -183,9 +188,10 @@ class ScriptReader {
   std::optional<ShellOperand> here_string_;  ///< behind "<<<" of the command that is read
   bool is_paused_ = false;
   Stop stop_ = Stop::none;
-  int64_t stopped_loops_ = 0;    ///< of 'break' and 'continue'
-  int loops_ = 0;                ///< that run
-  std::vector<Journal> locals_;  ///< of the functions that run: what their variables hide
+  int64_t stopped_loops_ = 0;         ///< of 'break' and 'continue'
+  int loops_ = 0;                     ///< that run
+  std::vector<std::string> guesses_;  ///< variables that a branch set, where another may be taken
+  std::vector<Journal> locals_;       ///< of the functions that run: what their variables hide
   std::vector<ShellCommand> commands_;
   std::vector<OpenBranch> open_;
   std::vector<int64_t> open_loops_;

@@ -269,6 +269,49 @@ BOOST_AUTO_TEST_CASE(loops_that_count) {
   BOOST_TEST(stated(built, "--data-path") == "012");
 }
 
+/// The same loop in other words. Behind it stands what it has made of LIST.
+const char* const kCountingLoops[] = {
+    "for ((i=0; i<3; i++)) { LIST+=$i; }\n",
+    "for ((i=0; i<3; i++))\n{\n  LIST+=$i\n}\n",
+    "for i in 0 1 2; { LIST+=$i; }\n",
+    "i=0\nwhile [ $i -lt 3 ]; do LIST+=$i; i=$((i+1)); done\n",
+    "i=0\nwhile [[ \"$i\" -lt 3 ]]\ndo\n  LIST+=$i\n  ((i++))\ndone\n",
+    "i=0; while (( i < 3 )); do LIST+=$i; let i++; done\n",
+    "i=0; while test $i -ne 3; do LIST+=$i; let i+=1; done\n",
+    "i=0; until [ $i -ge 3 ]; do LIST+=$i; ((i += 1)); done\n",
+    "i=0; while [ $i -lt 9 ]; do LIST+=$i; i=$((i+1)); if [ $i -eq 3 ]; then break; fi; done\n",
+    "i=0; while [ $i -lt 3 ]; do j=0; while [ $j -lt 2 ]; do ((j++)); done; LIST+=$i; ((i++)); "
+    "done\n",
+    "more() { i=$((i+1)); }\ni=0; while [ $i -lt 3 ]; do LIST+=$i; more; done\n",
+};
+BOOST_DATA_TEST_CASE(loops_that_count_in_other_words, boost::unit_test::data::make(kCountingLoops),
+                     loop) {
+  const RunConfig run = import_run(
+      loop + std::string("pretrain_gpt.py --tensor-model-parallel-size 2 --data-path $LIST\n"),
+      kLm);
+  BOOST_TEST(stated(run, "--data-path") == "012");
+  BOOST_TEST(!has_note(run, "goes round"));
+}
+
+/// Loops whose condition is known, and still only a run can tell how often they go round.
+const char* const kOpenLoops[] = {
+    "D=0; while [ $D -eq 0 ]; do LIST+=x; if ready; then D=1; fi; done\n",
+    "D=0; while [ $D -eq 0 ]; do LIST+=x; ready && D=1; done\n",
+    "i=0; while [ $i -lt 3 ]; do LIST+=x; i=$(next $i); done\n",
+    "i=0; while [ $i -lt 3 ]; do LIST+=x; done\n",
+    "i=0; while true; do LIST+=x; i=$((i+1)); done\n",
+    "i=0; while [ $i -lt 3 ] && ready; do LIST+=x; i=$((i+1)); done\n",
+    "i=0; while [ $i -lt 3 ]; do LIST+=x; while ! ready; do i=$((i+1)); done; done\n",
+    "i=0; while [ $i -lt 3 ]; do LIST+=x; i=$((i+1)); [ $i -lt 2 ] || i=$(next $i); done\n",
+};
+BOOST_DATA_TEST_CASE(loops_with_a_condition_that_are_open, boost::unit_test::data::make(kOpenLoops),
+                     loop) {
+  const RunConfig run = import_run(
+      loop + std::string("pretrain_gpt.py --tensor-model-parallel-size 2 --data-path $LIST\n"),
+      kLm);
+  BOOST_TEST(has_note(run, "only a run can tell how often this loop goes round"));
+}
+
 BOOST_AUTO_TEST_CASE(loops_that_only_a_run_can_count) {
   const std::string flags = "pretrain_gpt.py --tensor-model-parallel-size $TP --micro-batch-size 1";
   const auto note_of = [&](const std::string& text) {
@@ -277,8 +320,11 @@ BOOST_AUTO_TEST_CASE(loops_that_only_a_run_can_count) {
   const std::string doubles =
       "TP=1\nwhile [ $TP -le 8 ]; do\n" + flags + "\nTP=$((TP * 2))\ndone\n";
   BOOST_TEST(import_run(doubles, kLm).knobs.tp == 1);
+  BOOST_TEST(has_note(import_run(doubles, kLm), "it starts 4 runs that differ: the first is read"));
+  BOOST_TEST(!note_of(doubles));
+  const std::string tuned = "TP=1\nwhile [ $TP -le 8 ]; do\n" + flags + "\nTP=$(next $TP)\ndone\n";
   BOOST_TEST(
-      has_note(import_run(doubles, kLm),
+      has_note(import_run(tuned, kLm),
                "line 2: only a run can tell how often this loop goes round: it is read once"));
   BOOST_TEST(note_of("TP=1\nfor ((i=0; i<$(nproc); i++)); do\n" + flags + " --seed $i\ndone\n"));
   // What the loop makes is used behind it.
@@ -312,6 +358,16 @@ BOOST_AUTO_TEST_CASE(loops_that_go_round_too_often_are_cut_and_say_so) {
   BOOST_TEST(!has_note(run_of(64), "goes round"));
   BOOST_TEST(stated(run_of(65), "--num-layers") == "64");
   BOOST_TEST(has_note(run_of(65), "line 2: this loop goes round oftener than it is read"));
+  const auto while_of = [&](int rounds) {
+    return import_run(fmt::format("N=0\nwhile [ $N -lt {} ]; do N=$((N+1)); done\n"
+                                  "pretrain_gpt.py --num-layers $N\n",
+                                  rounds),
+                      kLm);
+  };
+  BOOST_TEST(stated(while_of(64), "--num-layers") == "64");
+  BOOST_TEST(!has_note(while_of(64), "goes round"));
+  BOOST_TEST(stated(while_of(65), "--num-layers") == "64");
+  BOOST_TEST(has_note(while_of(65), "line 2: this loop goes round oftener than it is read"));
   std::string words;
   for (int i = 0; i < 65; ++i) words += fmt::format(" {}", i);
   const std::string listed =

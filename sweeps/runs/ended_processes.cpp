@@ -6,6 +6,7 @@
 #include <array>
 #include <cctype>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "sweeps/runs/log_collector.h"
@@ -36,26 +37,55 @@ constexpr std::array kSignalWords = {
     SignalWords{kTerminate, "SIGTERM: asked to end, most often because another rank had failed"},
 };
 
+/// The signal that an exit code tells; 0: none. Shells and containers add it to 128.
+int signal_of(int code) { return code < 0 ? -code : std::max(code - 128, 0); }
+
 std::string exit_words(int code) {
-  const int signal = code < 0 ? -code : (code > 128 ? code - 128 : 0);
+  const int signal = signal_of(code);
   for (const SignalWords& row : kSignalWords) {
     if (row.number == signal) return fmt::format("exit code {} ({})", code, row.words);
   }
   return fmt::format("exit code {}", code);
 }
 
-/// What srun, with a colon, and shells call a process that a signal has ended. Of others there are
-/// rows with words.
+/// What srun, with a colon, shells and make call a process that a signal has ended, also as zsh
+/// spells it.
 struct ProcessEnd {
-  std::string_view anchor;
+  std::string_view words;
   int signal;
 };
-constexpr std::array kProcessEnds = {
-    ProcessEnd{": Killed", kKill},        ProcessEnd{": Terminated", kTerminate},
-    ProcessEnd{": Aborted", kAbort},      ProcessEnd{"Killed", kKill},
-    ProcessEnd{"Terminated", kTerminate}, ProcessEnd{"Aborted", kAbort},
-    ProcessEnd{"Illegal instruction", 4}, ProcessEnd{"Floating point exception", 8}};
+constexpr std::array kProcessEnds = {ProcessEnd{"Killed", kKill},
+                                     ProcessEnd{"killed", kKill},
+                                     ProcessEnd{"Terminated", kTerminate},
+                                     ProcessEnd{"terminated", kTerminate},
+                                     ProcessEnd{"Aborted", kAbort},
+                                     ProcessEnd{"abort", kAbort},
+                                     ProcessEnd{"Illegal instruction", 4},
+                                     ProcessEnd{"illegal hardware instruction", 4},
+                                     ProcessEnd{"Bus error", 7},
+                                     ProcessEnd{"bus error", 7},
+                                     ProcessEnd{"Segmentation fault", 11},
+                                     ProcessEnd{"segmentation fault", 11},
+                                     ProcessEnd{"Floating point exception", 8},
+                                     ProcessEnd{"floating point exception", 8}};
 constexpr std::string_view kDumped = "(core dumped)";
+
+const ProcessEnd* end_at(std::string_view text) {
+  const auto* const end = std::ranges::find_if(
+      kProcessEnds, [&](const ProcessEnd& row) { return text.starts_with(row.words); });
+  return end == kProcessEnds.end() ? nullptr : end;
+}
+
+/// What stands behind the words of an end: blanks, "(core dumped)" and, as a Mac tells it, the
+/// signal's number (": 9") are no more than these.
+std::string_view behind_end(std::string_view text, const ProcessEnd& end) {
+  std::string_view rest = text.substr(end.words.size());
+  const std::string number = fmt::format(": {}", end.signal);
+  if (rest.starts_with(number)) rest.remove_prefix(number.size());
+  rest = log_text::bare(rest);
+  if (rest.starts_with(kDumped)) rest = log_text::bare(rest.substr(kDumped.size()));
+  return rest;
+}
 
 /// What a command that trains has in it, as a shell shows it. Others, such as "nvidia-smi dmon", a
 /// script has started beside it.
@@ -86,7 +116,7 @@ void add_end(LogCollector& log, int rank, int code, std::string_view forced_by,
              std::string_view more) {
   // Those that were sent SIGTERM, or SIGKILL where that did not help, are the others.
   const bool is_forced = !forced_by.empty();
-  const bool is_victim = code == -kTerminate || code == -kAbort || is_forced;
+  const bool is_victim = signal_of(code) == kTerminate || code == -kAbort || is_forced;
   const bool is_signal = code < 0 || code > 128;
   const auto& row = failure_form(is_victim ? "ended" : (is_signal ? "signal" : "exit-code"));
   std::string detail = is_forced ? std::string(forced_by) : exit_words(code);
@@ -95,13 +125,32 @@ void add_end(LogCollector& log, int rank, int code, std::string_view forced_by,
   if (failure != nullptr) failure->exit_code = code;
 }
 
-/// Adds the end of a process by the signal of the form's anchor.
-bool add_signalled(const FailureForm& form, int rank, LogCollector& log) {
-  const auto* const end = std::ranges::find(kProcessEnds, form.anchor, &ProcessEnd::anchor);
-  if (end == kProcessEnds.end()) return false;
-  const bool is_forced = end->signal == kKill && log.is_step_ended;
-  add_end(log, rank, -end->signal, is_forced ? "SIGKILL of Slurm, as the step was ended" : "", "");
-  return true;
+/// Adds the end of a process by a signal.
+void add_signalled(int signal, int rank, LogCollector& log) {
+  const bool is_forced = signal == kKill && log.is_step_ended;
+  add_end(log, rank, -signal, is_forced ? "SIGKILL of Slurm, as the step was ended" : "", "");
+}
+
+/// The form with words of its own for a signal; null: there is none.
+const FailureForm* form_of_signal(int signal) {
+  for (const FailureForm& form : failure_forms()) {
+    const auto* const end = std::ranges::find(kProcessEnds, form.anchor, &ProcessEnd::words);
+    const bool is_it = end != kProcessEnds.end() && end->signal == signal;
+    if (is_it && !form.words.empty()) return &form;
+  }
+  return nullptr;
+}
+
+/// The same of a command, where no launcher tells that an abort was asked for.
+void add_ended_command(const ProcessEnd& end, std::string_view text, LogCollector& log) {
+  if (const FailureForm* form = form_of_signal(end.signal)) {
+    log.add_failure(*form, text);
+  } else if (end.signal != kAbort) {
+    add_signalled(end.signal, -1, log);
+  } else {
+    Failure* failure = log.add_failure(failure_form("signal"), -1, exit_words(-kAbort));
+    if (failure != nullptr) failure->exit_code = -kAbort;
+  }
 }
 
 /// "job.sh: line 12:  4242 ": the process's number stands behind the line's.
@@ -112,6 +161,30 @@ bool is_place_in_script(std::string_view front) {
   const std::string_view pid = log_text::bare(front.substr(colon + 2));
   return !pid.empty() &&
          std::ranges::all_of(pid, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+/// "[1]+  ", "[1]  - 4242 ", "[1]    4242 ": a job of an interactive shell.
+bool is_job(std::string_view front) {
+  if (!front.starts_with('[')) return false;
+  const size_t end = front.find(']');
+  if (end == std::string_view::npos || end == 1) return false;
+  const auto is_of = [](std::string_view text, std::string_view more) {
+    return std::ranges::all_of(text, [&](char c) {
+      return std::isdigit(static_cast<unsigned char>(c)) != 0 || more.find(c) != more.npos;
+    });
+  };
+  const std::string_view rest = front.substr(end + 1);
+  return is_of(front.substr(1, end - 1), "") && rest.ends_with(' ') && is_of(rest, " +-");
+}
+
+/// Where a shell says how a command ended: at `at` stand the words, behind them the command. Of
+/// what somebody has typed, and within sh -c, the words stand alone.
+bool tells_end(std::string_view text, size_t at, const ProcessEnd& end) {
+  const std::string_view front = text.substr(0, at);
+  const std::string_view rest = behind_end(text.substr(at), end);
+  if (log_text::bare(front).empty()) return rest.empty();
+  return is_job(front) ? rest.empty() || may_train(rest)
+                       : is_place_in_script(front) && may_train(rest);
 }
 
 }  // namespace
@@ -156,26 +229,92 @@ bool read_named_signal(const FailureForm& form, std::string_view text, size_t at
 
 bool read_signalled_task(const FailureForm& form, std::string_view text, size_t at,
                          LogCollector& log) {
-  const std::string_view rest = log_text::bare(text.substr(at + form.anchor.size()));
+  constexpr std::string_view kBetween = ": ";
+  const ProcessEnd* end = end_at(form.anchor.substr(kBetween.size()));
   const bool is_task = text.substr(0, at).rfind(": task") != std::string_view::npos;
-  if (!is_task || !(rest.empty() || rest == kDumped)) return false;
-  return add_signalled(form, rank_in(text), log);
+  if (end == nullptr || !is_task) return false;
+  if (!behind_end(text.substr(at + kBetween.size()), *end).empty()) return false;
+  add_signalled(end->signal, rank_in(text), log);
+  return true;
 }
 
 bool read_signalled_command(const FailureForm& form, std::string_view text, size_t at,
                             LogCollector& log) {
-  const std::string_view front = text.substr(0, at);
-  std::string_view rest = log_text::bare(text.substr(at + form.anchor.size()));
-  if (rest.starts_with(kDumped)) rest = log_text::bare(rest.substr(kDumped.size()));
-  const bool is_alone = rest.empty() && log_text::bare(front).empty();
-  if (!is_alone && !(is_place_in_script(front) && may_train(rest))) return false;
-  if (form.anchor == "Aborted") {
-    // Of a task that is named a launcher may have asked for it; here nobody says so.
-    Failure* failure = log.add_failure(failure_form("signal"), -1, exit_words(-kAbort));
-    if (failure != nullptr) failure->exit_code = -kAbort;
+  const ProcessEnd* end = end_at(form.anchor);
+  if (end == nullptr || !tells_end(text, at, *end)) return false;
+  add_ended_command(*end, text, log);
+  return true;
+}
+
+bool read_ended_word(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
+  // What a sentence is about stands between its words.
+  constexpr std::string_view kBefore = ":])|";
+  const ProcessEnd* end = end_at(form.anchor);
+  if (end == nullptr) return false;
+  const std::string_view front = log_text::bare(text.substr(0, at));
+  const std::string_view rest = behind_end(text.substr(at), *end);
+  const bool is_caught = front.ends_with('(') && front.find("signal ") != std::string_view::npos;
+  const bool is_behind =
+      !front.empty() && (is_caught || kBefore.find(front.back()) != std::string_view::npos);
+  const bool is_whole = rest.empty() || std::isalnum(static_cast<unsigned char>(rest[0])) == 0;
+  if (!(is_behind && is_whole) && !tells_end(text, at, *end)) return false;
+  return read_task(form, text, at, log);
+}
+
+bool read_zsh(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
+  const std::string_view said = log_text::bare(text.substr(at + form.anchor.size()));
+  const ProcessEnd* end = end_at(said);
+  if (end == nullptr || !log_text::bare(text.substr(0, at)).empty()) return false;
+  const std::string_view command = behind_end(said, *end);
+  if (!command.empty() && !may_train(command)) return false;
+  add_ended_command(*end, text, log);
+  return true;
+}
+
+bool read_zsh_job(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
+  const ProcessEnd* end = end_at(form.anchor.substr(1));  // behind the blank
+  if (end == nullptr || !is_job(text.substr(0, at + 1))) return false;
+  if (!tells_end(text, at + 1, *end)) return false;
+  add_ended_command(*end, text, log);
+  return true;
+}
+
+bool read_make(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
+  constexpr std::string_view kError = "Error ";
+  const std::string_view rest = text.substr(at + form.anchor.size());
+  const size_t close = rest.find("] ");
+  if (!text.starts_with("make") || close == std::string_view::npos) return false;
+  const std::string_view said = rest.substr(close + 2);
+  if (const ProcessEnd* end = end_at(said)) {
+    if (!behind_end(said, *end).empty()) return false;
+    add_ended_command(*end, text, log);
     return true;
   }
-  return add_signalled(form, -1, log);
+  const auto code = said.starts_with(kError) ? leading_integer(said.substr(kError.size()))
+                                             : std::optional<int64_t>();
+  // "Error 2 (ignored)" ends nothing.
+  if (!code || *code < 1 || *code > kMostCode || !said.ends_with(std::to_string(*code))) {
+    return false;
+  }
+  add_end(log, -1, static_cast<int>(*code), "", "");
+  return true;
+}
+
+bool read_signal_code(const FailureForm& form, std::string_view text, size_t at,
+                      LogCollector& log) {
+  const std::string_view rest = text.substr(at + form.anchor.size());
+  const auto code = leading_integer(rest);
+  if (!code || *code <= 128 || *code > kMostCode) return false;
+  const int exit_code = static_cast<int>(*code);
+  const bool is_signal = std::ranges::find(kSignalWords, signal_of(exit_code),
+                                           &SignalWords::number) != kSignalWords.end();
+  std::string_view tail = log_text::bare(rest);
+  tail.remove_prefix(std::min(tail.find_first_not_of("0123456789"), tail.size()));
+  const bool is_explained = tail.starts_with(" (") && tail.ends_with(')');
+  const bool is_last = is_explained || tail.find_first_not_of(".;)'\"") == std::string_view::npos;
+  if (!is_signal || !is_last) return false;
+  add_end(log, rank_in(text), exit_code, "", "");
+  return true;
 }
 
 bool read_killed_worker(const FailureForm& form, std::string_view text, size_t, LogCollector& log) {

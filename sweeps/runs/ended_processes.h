@@ -22,10 +22,21 @@ FailureReader read_on_signal;
 FailureReader read_named_signal;
 /// "srun: error: node01: task 5: Killed", "tasks 0-3: Terminated".
 FailureReader read_signalled_task;
-/// "job.sh: line 12:  4242 Killed                  torchrun ..." of a shell, of what trains only:
-/// scripts kill what they had started beside it. Of what somebody has typed, and within sh -c, the
-/// words stand alone: "Aborted (core dumped)".
+/// "job.sh: line 12:  4242 Killed                  torchrun ..." of a shell, and "[1]+  Killed ..."
+/// of one that somebody types in. Of what trains only: scripts kill what they had started beside
+/// it. The words may stand alone: "Aborted (core dumped)".
 FailureReader read_signalled_command;
+/// The same where anybody may say it of a process: "node: task 1: Segmentation fault".
+FailureReader read_ended_word;
+/// "zsh: killed     python train.py"
+FailureReader read_zsh;
+/// "[1]  + 4242 killed     python train.py" of zsh.
+FailureReader read_zsh_job;
+/// "make: *** [Makefile:12: train] Killed", "make: *** [train] Error 137".
+FailureReader read_make;
+/// "train exited with code 137" of a container or a launcher: of a signal, and the last that the
+/// line says. Of other codes it is not known what ended.
+FailureReader read_signal_code;
 /// "DataLoader worker (pid 4242) is killed by signal: Killed." of PyTorch.
 FailureReader read_killed_worker;
 /// "srun: Terminating StepId=4242.0", "srun: Job step aborted: Waiting up to 32 seconds ...".

@@ -25,15 +25,20 @@ using processes::read_box_others;
 using processes::read_box_rank;
 using processes::read_box_root;
 using processes::read_box_time;
+using processes::read_ended_word;
 using processes::read_exit_code;
 using processes::read_forced;
 using processes::read_killed_worker;
+using processes::read_make;
 using processes::read_named_signal;
 using processes::read_on_signal;
+using processes::read_signal_code;
 using processes::read_signalled_command;
 using processes::read_signalled_task;
 using processes::read_step_end;
 using processes::read_task;
+using processes::read_zsh;
+using processes::read_zsh_job;
 
 /// "[Rank 5]" or "Rank 5," in the line itself; -1 where it does not say.
 int named_rank(std::string_view text) {
@@ -540,9 +545,10 @@ constexpr FailureForm kFailureForms[] = {
     {"peer-gone", "Broken pipe", kCrashed, Blame::consequence, kPeerGone, read_lost_peer,
      kSawOthers},
     // Consequences.
-    {"segfault", "Segmentation fault", kCrashed, Blame::ending, "a segmentation fault", read_task},
+    {"segfault", "Segmentation fault", kCrashed, Blame::ending, "a segmentation fault",
+     read_ended_word},
     {"signal", "Bus error", kCrashed, Blame::ending, "a bus error: most often /dev/shm is full",
-     read_task},
+     read_ended_word},
     {"abort", "taking the entire process down", kHung, Blame::consequence,
      "its watchdog ended the process"},
     {"abort", "terminate called ", kCrashed, Blame::consequence, "aborted"},
@@ -586,6 +592,21 @@ constexpr FailureForm kFailureForms[] = {
     {"box", "Aborted", kCrashed, Blame::consequence, "", read_signalled_command},
     {"box", "Illegal instruction", kCrashed, Blame::consequence, "", read_signalled_command},
     {"box", "Floating point exception", kCrashed, Blame::consequence, "", read_signalled_command},
+    {"box", "zsh: ", kCrashed, Blame::consequence, "", read_zsh},
+    {"box", " killed", kCrashed, Blame::consequence, "", read_zsh_job},
+    {"box", " terminated", kCrashed, Blame::consequence, "", read_zsh_job},
+    {"box", " abort", kCrashed, Blame::consequence, "", read_zsh_job},
+    {"box", " segmentation fault", kCrashed, Blame::consequence, "", read_zsh_job},
+    {"box", " bus error", kCrashed, Blame::consequence, "", read_zsh_job},
+    {"box", ": *** [", kFailed, Blame::consequence, "", read_make},
+    {"box", " exited with code ", kCrashed, Blame::consequence, "", read_signal_code},
+    {"box", " exited with exit code ", kCrashed, Blame::consequence, "", read_signal_code},
+    {"box", " failed with exit code ", kCrashed, Blame::consequence, "", read_signal_code},
+    {"box", " finished with exit code ", kCrashed, Blame::consequence, "", read_signal_code},
+    {"box", "xit code: ", kCrashed, Blame::consequence, "", read_signal_code},
+    {"box", "Exit Code: ", kCrashed, Blame::consequence, "", read_signal_code},
+    {"box", " exit status ", kCrashed, Blame::consequence, "", read_signal_code},
+    {"box", " exited with status ", kCrashed, Blame::consequence, "", read_signal_code},
     // Without words of their own: told by what stands around them.
     {"assertion", "", kFailed, Blame::cause, "a rule is broken"},
     {"configuration", "", kFailed, Blame::cause, "the configuration was refused"},

@@ -641,56 +641,6 @@ BOOST_AUTO_TEST_CASE(who_was_behind_is_told_by_signals_to_dump) {
   BOOST_TEST(facts_of(start + timeout + idle).root->kind == "nccl-timeout");
 }
 
-// srun ends the others by SIGKILL: who had failed before is not one of them.
-BOOST_AUTO_TEST_CASE(who_slurm_kills_behind_a_failure_is_a_victim) {
-  const std::string steps = megatron_steps(1, 3);
-  const std::string killed = "srun: error: node01: tasks 0-2,4-7: Killed\n";
-  const RunFacts facts = facts_of(steps + "srun: error: node01: task 3: Exited with exit code 1\n" +
-                                  "srun: Terminating StepId=4242.0\n" + killed);
-  BOOST_REQUIRE(facts.root.has_value());
-  BOOST_TEST(facts.root->kind == "exit-code");
-  BOOST_TEST(facts.root->rank == 3);
-  const auto ended = std::ranges::find(facts.failures, "ended", &RunFailure::kind);
-  BOOST_REQUIRE(ended != facts.failures.end());
-  BOOST_TEST(ended->sentence.find("SIGKILL of Slurm, as the step was ended") != std::string::npos,
-             ended->sentence);
-  const RunFacts first = facts_of(steps + "srun: error: node01: task 5: Killed\n" +
-                                  "srun: Terminating StepId=4242.0\n" + killed);
-  BOOST_TEST(first.root->kind == "signal");
-  BOOST_TEST(first.root->rank == 5);
-  BOOST_TEST(first.root->exit_code.value_or(0) == -9);
-  // The same as the shell of each task tells it.
-  const RunFacts shell = facts_of(steps + "srun: error: node01: task 3: Exited with exit code 1\n" +
-                                  "srun: Terminating StepId=4242.0\n" +
-                                  "bash: line 1:  4242 Killed                  python train.py\n");
-  BOOST_TEST(shell.root->kind == "exit-code");
-  const RunFacts cancelled =
-      facts_of(steps + "slurmstepd: error: *** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 ***\n" +
-               "srun: error: node01: tasks 0-7: Killed\n");
-  BOOST_TEST(cancelled.root->kind == "slurm-cancelled");
-}
-
-// A shell says no more of who ended: it is nothing where the run goes on, and least where others
-// say why.
-BOOST_AUTO_TEST_CASE(what_a_shell_says_alone_counts_least) {
-  const std::string steps = megatron_steps(1, 3);
-  for (const char* words : {"Killed", "Aborted (core dumped)", "Terminated"}) {
-    const std::string line = std::string(words) + "\n";
-    BOOST_TEST(!facts_of(steps + line + megatron_steps(4, 9)).root.has_value(), words);
-    BOOST_TEST(facts_of(steps + kOom + line).root->kind == "cuda-oom", words);
-    BOOST_TEST(facts_of(steps + "[rank2]: " + line).root->rank == 2, words);
-  }
-}
-
-BOOST_AUTO_TEST_CASE(launchers_name_the_rank_that_ended) {
-  for (const char* line :
-       {"mpirun noticed that process rank 3 with PID 42 on node n exited on signal 11.",
-        "[rank: 3] Child process with PID 42 terminated with code -9. Forcefully terminating",
-        "srun: error: node01: task 3: Killed"}) {
-    BOOST_TEST(facts_of(megatron_steps(1, 3) + line + "\n").root->rank == 3, line);
-  }
-}
-
 BOOST_AUTO_TEST_SUITE_END()
 
 }  // namespace moetune::sweeps

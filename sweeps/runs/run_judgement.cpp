@@ -228,6 +228,47 @@ void set_bad_loss(RunFacts& facts) {
   facts.failures.insert(facts.failures.begin(), failure);
 }
 
+/// Whether a failure says by itself that a process ended, and not that others did or that it
+/// waited.
+bool is_own_end(const Failure& failure) {
+  const Blame blame = blame_of(failure);
+  if (failure.form->saw_others() || failure.form->words.empty()) return false;
+  return blame != Blame::waiting && (blame != Blame::consequence || failure.exit_code);
+}
+
+/// Of a run that is complete by one log: a rank that ended by another, which shows neither the end
+/// nor the last step. All steps are done, so that the run counts as complete.
+void note_lost_rank(const AttemptParts& parts, const std::vector<const Failure*>& open,
+                    RunFacts& facts) {
+  const Attempt* complete = nullptr;
+  std::set<const Failure*> in_whole_logs;
+  for (const Attempt* part : parts) {
+    const bool has_last =
+        !part->steps.empty() && part->steps.furthest() >= facts.last_step.value_or(0);
+    if (!part->end && !has_last) continue;
+    if (complete == nullptr || (part->end && !complete->end)) complete = part;
+    for (const Failure& failure : part->failures) in_whole_logs.insert(&failure);
+  }
+  std::vector<const Failure*> lost;
+  for (const Failure* failure : open) {
+    if (is_own_end(*failure) && !in_whole_logs.contains(failure)) lost.push_back(failure);
+  }
+  const Failure* root = root_of(lost);
+  if (root == nullptr || complete == nullptr) return;
+  std::set<int> ranks;
+  for (const Failure* failure : lost) {
+    if (failure->rank >= 0 && is_same_failure(*failure, *root)) ranks.insert(failure->rank);
+  }
+  RunFailure words = told(*root, parts, facts);
+  const auto num_ranks = static_cast<int64_t>(ranks.size());
+  if (num_ranks > 1) {
+    words.sentence = sentence_of(*root, -1, words.iteration - 1, num_ranks);
+  }
+  facts.notes.push_back(fmt::format(
+      "{}; another log {}", words.sentence,
+      complete->end ? "ends well" : fmt::format("has all {} steps", *facts.total_steps)));
+}
+
 /// Without a failure: did it come to its end, or does the log just stop?
 void judge_by_end(const AttemptParts& parts, bool is_complete, const RunOptions& options,
                   RunFacts& facts) {
@@ -302,6 +343,7 @@ void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& f
   }
   const bool has_all_steps =
       facts.total_steps && facts.last_step && *facts.last_step >= *facts.total_steps;
+  const std::vector<const Failure*> all_open = open;
   // Every rank has passed the barrier in front of the mark: what follows is tidying up.
   if (has_end) open.clear();
   // A group that was never used is idle, whatever another one waits for.
@@ -345,6 +387,7 @@ void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& f
   }
   if (root == nullptr) {
     judge_by_end(parts, has_end || has_all_steps, options, facts);
+    if (has_end || has_all_steps) note_lost_rank(parts, all_open, facts);
   } else {
     RunFailure& failure = facts.failures.front();
     const bool is_from_outside =

@@ -13,6 +13,7 @@ BOOST_AUTO_TEST_SUITE(judgement_of_runs)
 namespace {
 
 using golden_logs::facts_of;
+using golden_logs::log_of;
 using golden_logs::megatron_step;
 using golden_logs::megatron_steps;
 using golden_logs::traceback;
@@ -462,6 +463,44 @@ BOOST_AUTO_TEST_CASE(who_was_killed_is_not_who_was_ended) {
       facts_of(steps + slurm("05:06:07", "") + box("05:06:38", -15, "05:06:37", -9));
   BOOST_TEST(ended.root->kind == "slurm-cancelled");
   BOOST_TEST(ended.root->rank == -1);
+}
+
+/// The notes on a run by the logs of its ranks.
+std::vector<std::string> notes_of(const std::vector<std::string>& texts, ForeignStatus status) {
+  std::vector<ForeignLog> logs;
+  for (size_t i = 0; i < texts.size(); ++i) {
+    logs.push_back(log_of(texts[i], "logs/rank" + std::to_string(i) + ".log"));
+  }
+  const RunFacts facts = facts_of_logs(logs, {});
+  BOOST_TEST(facts.status == status, facts.reason);
+  return facts.notes;
+}
+
+BOOST_AUTO_TEST_CASE(a_rank_that_ended_though_others_came_to_the_end_is_told) {
+  const std::string killed = "Killed\n";
+  const auto whole = notes_of({megatron_steps(98, 100), killed}, ForeignStatus::ok);
+  BOOST_REQUIRE_EQUAL(whole.size(), 1);
+  BOOST_TEST(whole[0].starts_with("rank 1: ended by a signal after step 100: exit code -9"),
+             whole[0]);
+  BOOST_TEST(whole[0].ends_with("; another log has all 100 steps"), whole[0]);
+  // Where its own log has steps it is told after which of them.
+  const auto early =
+      notes_of({megatron_steps(90, 100), megatron_steps(90, 95) + killed}, ForeignStatus::ok);
+  BOOST_REQUIRE_EQUAL(early.size(), 1);
+  BOOST_TEST(early[0].starts_with("rank 1: ended by a signal after step 95"), early[0]);
+  const auto marked = notes_of({megatron_steps(1, 9) + kDone, killed, killed}, ForeignStatus::ok);
+  BOOST_REQUIRE_EQUAL(marked.size(), 1);
+  BOOST_TEST(marked[0].starts_with("2 ranks: ended by a signal"), marked[0]);
+  BOOST_TEST(marked[0].ends_with("; another log ends well"), marked[0]);
+  // Tidying up, what others saw, and a run that did not come to its end.
+  const auto none = [](const std::vector<std::string>& texts, ForeignStatus status) {
+    return notes_of(texts, status).empty();
+  };
+  BOOST_TEST(none({megatron_steps(98, 100) + killed}, ForeignStatus::ok));
+  BOOST_TEST(none({megatron_steps(98, 100), megatron_steps(98, 100) + killed}, ForeignStatus::ok));
+  BOOST_TEST(none({megatron_steps(1, 9) + kDone, "RuntimeError: Connection reset by peer\n"},
+                  ForeignStatus::ok));
+  BOOST_TEST(none({megatron_steps(1, 9), killed}, ForeignStatus::crashed));
 }
 
 BOOST_AUTO_TEST_CASE(srun_names_the_task) {

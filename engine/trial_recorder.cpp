@@ -167,23 +167,16 @@ void TrialRecorder::add_traces() {
     }
     for (const auto& [rank, steps] : traces_) shard_.add_trace(steps.at(step));
   }
-  // Only of the step that is told.
-  if (kept.front() < counters_.size()) write_counters(counters_[kept.front()]);
-  for (const auto& [rank, steps] : traces_) write_ops(steps.at(kept.front()));
-}
-
-void TrialRecorder::write_ops(const profiler::StepTrace& trace) {
-  std::map<std::string, store::ShardOp> ops;
-  for (const profiler::TraceRecord& record : trace.records) {
-    store::ShardOp& op = ops[record.name];
-    op.rank = record.rank;
-    op.name = record.name;
-    ++op.count;
-    op.flops += record.flops;
-    op.bytes += record.bytes;
-    op.duration_ns += record.end_ns - record.start_ns;
+  // Only of the step that is told (store::steps_to_judge): the first that has records at all.
+  const auto told = std::ranges::find_if(kept, [&](size_t step) {
+    return std::ranges::any_of(
+        traces_, [&](const auto& of_rank) { return !of_rank.second.at(step).records.empty(); });
+  });
+  if (told == kept.end()) return;
+  if (*told < counters_.size()) write_counters(counters_[*told]);
+  for (const auto& [rank, steps] : traces_) {
+    for (const store::ShardOp& op : store::ops_of(steps.at(*told))) shard_.add_op(op);
   }
-  for (const auto& [name, op] : ops) shard_.add_op(op);
 }
 
 void TrialRecorder::write_counters(const profiler::CounterSums& counters) {

@@ -68,8 +68,6 @@ class TrialRecorder {
 
   void add_traces();
 
-  void write_ops(const profiler::StepTrace& trace);
-
   void write_counters(const profiler::CounterSums& counters);
 
   const spec::TrialSpec& trial_;

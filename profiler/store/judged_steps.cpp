@@ -1,8 +1,10 @@
 #include "profiler/store/judged_steps.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <numeric>
+#include <string>
 #include <utility>
 
 namespace moetune::store {
@@ -85,12 +87,33 @@ std::vector<Ranks> steps_to_judge(const ShardContents& shard) {
   return steps;
 }
 
+std::vector<ShardOp> ops_of(const StepTrace& trace) {
+  std::map<std::string, ShardOp, std::less<>> ops;
+  for (const profiler::TraceRecord& record : trace.records) {
+    ShardOp& op = ops[record.name];
+    op.rank = record.rank;
+    op.name = record.name;
+    ++op.count;
+    op.flops += record.flops;
+    op.bytes += record.bytes;
+    op.duration_ns += record.end_ns - record.start_ns;
+  }
+  std::vector<ShardOp> rows;
+  for (auto& [name, op] : ops) rows.push_back(std::move(op));
+  return rows;
+}
+
 void keep_told_step(ShardContents& shard) {
   if (shard.traces.empty()) return;
   const std::vector<Ranks> steps = steps_to_judge(shard);
   // Without any record no step says more than another.
   const int32_t told = steps.empty() ? shard.traces.front().step : steps.front().front().step;
   std::erase_if(shard.traces, [told](const StepTrace& trace) { return trace.step != told; });
+  if (steps.empty()) return;
+  shard.ops.clear();
+  for (const StepTrace& trace : shard.traces) {
+    for (ShardOp& op : ops_of(trace)) shard.ops.push_back(std::move(op));
+  }
 }
 
 }  // namespace moetune::store

@@ -30,7 +30,11 @@ size_t num_that_fit(size_t largest, size_t room);
 /// that a step has. Views into `shard`; none where there is no record.
 std::vector<std::span<const profiler::StepTrace>> steps_to_judge(const ShardContents& shard);
 
-/// Leaves the traces of the step to tell alone: one step of a trial is stored.
+/// What its records sum up to, by name.
+std::vector<ShardOp> ops_of(const profiler::StepTrace& trace);
+
+/// Leaves the traces of the step to tell alone, with its operations: one step of a trial is stored.
+/// Who wrote the shard did not know which step that is where the ranks have shards of their own.
 void keep_told_step(ShardContents& shard);
 
 }  // namespace moetune::store

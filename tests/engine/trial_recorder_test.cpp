@@ -1,6 +1,7 @@
 // What the engine leaves of its traced steps: several of them, for each rank the same ones.
 #include "engine/trial_recorder.h"
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <filesystem>
 #include <map>
@@ -50,8 +51,9 @@ struct Recorded {
     trial.num_steps = 0;
   }
 
+  /// `lost`: the traced step of which nothing was recorded.
   store::ShardContents shard(const std::vector<int>& ranks, const std::vector<int64_t>& step_ns,
-                             size_t num_records = 4) {
+                             size_t num_records = 4, int64_t lost = -1) {
     trial.num_traced_steps = static_cast<int64_t>(step_ns.size());
     const std::string out = folder.file("out");
     std::filesystem::remove_all(out);
@@ -64,8 +66,12 @@ struct Recorded {
       for (size_t i = 0; i < step_ns.size(); ++i) {
         const auto step = static_cast<int64_t>(i + 1);
         for (const int rank : ranks) {
-          recorder.add_trace(rank, trace_of(rank, step, step_ns[i], num_records));
+          const size_t num = step == lost ? 0 : num_records;
+          recorder.add_trace(rank, trace_of(rank, step, step_ns[i], num));
         }
+        profiler::CounterSums counters;
+        counters.dram_read_bytes = step;
+        recorder.add_counters(counters);
         result.step_ns = step_ns[i];
         recorder.add_step(step, result, 1, 1);
       }
@@ -98,6 +104,26 @@ BOOST_AUTO_TEST_CASE(all_traced_steps_of_all_ranks_are_left) {
     BOOST_TEST(op.duration_ns == 4 * 200);
   }
   BOOST_TEST(store::steps_to_judge(shard).front().front().step == 3);
+}
+
+double counted_in(const store::ShardContents& shard) {
+  const auto row = std::ranges::find(shard.metrics, "dram_read_bytes", &store::MetricRow::name);
+  return row == shard.metrics.end() ? -1 : row->value;
+}
+
+// The device may have lost all records of the step that would be told.
+BOOST_AUTO_TEST_CASE(operations_and_counters_are_of_the_step_that_is_stored) {
+  Recorded recorded;
+  const store::ShardContents whole = recorded.shard({0, 1}, {300, 100, 200});
+  BOOST_TEST(counted_in(whole) == 3);
+  store::ShardContents shard = recorded.shard({0, 1}, {300, 100, 200}, 4, 3);
+  const int32_t told = store::steps_to_judge(shard).front().front().step;
+  BOOST_TEST(told != 3);
+  BOOST_TEST(counted_in(shard) == told);
+  const std::map<int32_t, int64_t> step_ns = {{1, 300}, {2, 100}};
+  BOOST_TEST_REQUIRE(shard.ops.size() == 2U);
+  for (const store::ShardOp& op : shard.ops) BOOST_TEST(op.duration_ns == 4 * step_ns.at(told));
+  BOOST_TEST(recorded.shard({0, 1}, {300}, 4, 1).ops.empty());
 }
 
 BOOST_AUTO_TEST_CASE(one_traced_step_is_as_it_was) {

@@ -102,6 +102,34 @@ BOOST_AUTO_TEST_CASE(whole_steps_are_judged_and_the_first_is_kept) {
   BOOST_TEST((kept_of(shard) == std::vector<int32_t>{12, 12}));
 }
 
+// One of several ranks with shards of their own has written those of another step.
+BOOST_AUTO_TEST_CASE(operations_are_of_the_step_that_is_kept) {
+  ShardContents shard = shard_of({300, 100, 200});
+  for (profiler::StepTrace& trace : shard.traces) {
+    for (profiler::TraceRecord& record : trace.records) {
+      record.name = "gemm.forward";
+      record.flops = 7;
+      record.end_ns = trace.step;
+    }
+  }
+  shard.ops = {{0, "gemm.forward", 9, 9, 9, 9}, {1, "of_another_step", 1, 1, 1, 1}};
+  keep_told_step(shard);
+  BOOST_TEST_REQUIRE(shard.ops.size() == 2U);
+  for (int rank = 0; rank < 2; ++rank) {
+    const ShardOp& op = shard.ops[static_cast<size_t>(rank)];
+    BOOST_TEST(op.rank == rank);
+    BOOST_TEST(op.name == "gemm.forward");
+    BOOST_TEST(op.count == 3);
+    BOOST_TEST(op.flops == 21);
+    BOOST_TEST(op.duration_ns == 3 * 12);
+  }
+  // Without records there is nothing to sum up.
+  ShardContents empty = shard_of({3, 1, 2}, 0);
+  empty.ops = {{0, "gemm.forward", 9, 9, 9, 9}};
+  keep_told_step(empty);
+  BOOST_TEST(empty.ops.size() == 1U);
+}
+
 // Steps that were left out count as to which one is the median.
 BOOST_AUTO_TEST_CASE(what_a_writer_left_out_changes_nothing) {
   ShardContents shard = shard_of({100, 200, 300, 400, 500});

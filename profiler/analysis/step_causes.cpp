@@ -25,6 +25,9 @@ constexpr double kAlonePart = 0.05;
 /// Other work has to take this part of the time of work on experts' rows, at least, to tell whether
 /// a rank is slow in all that it does.
 constexpr double kLeastOtherWork = 0.1;
+/// The same of a rank's transfers that are found slow beside alike ones, to tell how slow those are
+/// with which no others compare.
+constexpr double kLeastComparedPart = 0.1;
 
 bool has_word(const TraceRecord& record, std::initializer_list<std::string_view> words) {
   return std::ranges::any_of(words, [&](std::string_view word) {
@@ -524,13 +527,17 @@ void StepCauses::compare_instances() {
     if (!has_transfer(i)) continue;
     classes[transfer_of(ops[i])][run_.instance_of(i)].add(ops[i].duration_ns);
   }
+  std::vector<size_t> single;  // nothing to compare with
   for (const size_t i : run_.communication()) {
     if (links_.has(i) && links_.usual_ns(i) >= 0) {
       set(usual_transfer_ns_, i, links_.usual_ns(i));
     }
     if (run_.instance_of(i) < 0 || !has_transfer(i)) continue;
     const auto& by_instance = classes[transfer_of(ops[i])];
-    if (by_instance.size() < 2) continue;
+    if (by_instance.size() < 2) {
+      if ((traits_[i] & kMessage) == 0) single.push_back(i);
+      continue;
+    }
     Speed& speed = speeds_[static_cast<size_t>(run_.instance_of(i))];
     if (speed == Speed::unknown) speed = Speed::usual;
     double least = by_instance.begin()->second.value();
@@ -539,6 +546,48 @@ void StepCauses::compare_instances() {
     if (own < kSlowLinkRatio * least) continue;
     speed = Speed::slow;
     set(usual_transfer_ns_, i, static_cast<int64_t>(least));
+  }
+  compare_with_slow_rank(single);
+}
+
+void StepCauses::compare_with_slow_rank(const std::vector<size_t>& single) {
+  if (std::ranges::count(speeds_, Speed::slow) == 0) return;
+  const std::optional<uint32_t> rank = with_slow_link();
+  if (!rank) return;
+  std::vector<bool> has_slow_part(members_.size());
+  for (size_t part = 0; part < members_.size(); ++part) {
+    const std::vector<bool>& members = members_[part];
+    if (speeds_[part] != Speed::slow || !members[*rank]) continue;
+    if (std::ranges::count(members, true) < 2) continue;
+    for (size_t whole = 0; whole < members_.size(); ++whole) {
+      bool is_within = true;
+      for (size_t trace = 0; trace < members.size(); ++trace) {
+        is_within = is_within && (!members[trace] || members_[whole][trace]);
+      }
+      if (is_within) has_slow_part[whole] = true;
+    }
+  }
+  // Of the rank's own records, as those of the others are the same transfers.
+  double slow_ns = 0;
+  double usual_ns = 0;
+  for (const size_t i : run_.communication()) {
+    const ReplayOp& op = run_.ops()[i];
+    if (op.trace != *rank || usual_transfer_ns_[i] < 0 || (traits_[i] & kMessage) != 0) continue;
+    slow_ns += static_cast<double>(op.duration_ns);
+    usual_ns += static_cast<double>(usual_transfer_ns_[i]);
+  }
+  std::vector<size_t> like_these;
+  double single_ns = 0;
+  for (const size_t i : single) {
+    if (!has_slow_part[static_cast<size_t>(run_.instance_of(i))]) continue;
+    like_these.push_back(i);
+    const ReplayOp& op = run_.ops()[i];
+    if (op.trace == *rank) single_ns += static_cast<double>(op.duration_ns);
+  }
+  if (slow_ns < kLeastComparedPart * (slow_ns + single_ns)) return;
+  for (const size_t i : like_these) {
+    const auto own_ns = static_cast<double>(run_.ops()[i].duration_ns);
+    set(usual_transfer_ns_, i, static_cast<int64_t>(own_ns * usual_ns / slow_ns));
   }
 }
 

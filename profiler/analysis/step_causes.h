@@ -151,6 +151,10 @@ class StepCauses {
   /// Alike communication of the communicator that moves it fastest, where whole ones are slower;
   /// messages of imported traces by links.
   void compare_instances();
+  /// Where all communicators of one rank that can be compared are slow, its link is. Then what it
+  /// shares with all members of a slow one and more ranks, such as sums over all of them, is as
+  /// slow. `single`: operations of communicators without others of their kind.
+  void compare_with_slow_rank(const std::vector<size_t>& single);
 
   /// Work on experts' rows, as if all ranks of the layer had as many.
   void compare_experts();

@@ -379,6 +379,81 @@ BOOST_AUTO_TEST_CASE(a_slow_link_between_stages_is_one_link_of_its_sender) {
   BOOST_TEST(std::abs(one_link - 0.8) < 0.005);
 }
 
+namespace {
+
+/// A collective of a group.
+struct Sum {
+  const char* group;
+  std::vector<int32_t> ranks;
+  int64_t us;
+};
+
+/// Its ranks wait for the last one in it; each group of ranks is a communicator.
+StepVerdict verdict_of_sums(const std::vector<Sum>& sums, size_t num_ranks = 4) {
+  std::vector<StepTrace> traces = ranks(num_ranks);
+  GroupInstances communicators;
+  std::map<int64_t, int64_t> sequences;
+  int64_t end_ns = 0;
+  for (const Sum& sum : sums) {
+    int64_t now_ns = kUs;
+    for (const int32_t rank : sum.ranks) {
+      now_ns = std::max(now_ns, traces[static_cast<size_t>(rank)].end_ns);
+    }
+    const int64_t communicator = 100 * sum.group[0] + sum.ranks.front();
+    for (const int32_t rank : sum.ranks) {
+      StepTrace& trace = traces[static_cast<size_t>(rank)];
+      const int64_t free_ns = std::max(trace.end_ns, kUs);
+      TraceRecord& record = add(trace, "sum", 0, free_ns, now_ns + sum.us * kUs);
+      record.kind = RecordKind::collective;
+      record.group = sum.group;
+      record.bytes = 1000;
+      record.sequence = sequences[communicator];
+      record.transfer_ns = sum.us * kUs;
+      communicators[{rank, sum.group}] = communicator;
+    }
+    ++sequences[communicator];
+    end_ns = std::max(end_ns, now_ns + sum.us * kUs);
+  }
+  for (StepTrace& trace : traces) {
+    trace.start_ns = 0;
+    trace.end_ns = end_ns;
+  }
+  return judge_step(ReplayedRun(traces, communicators), {});
+}
+
+}  // namespace
+
+// Nothing compares with sums over all ranks. They are as slow as a rank's other communicators are
+// if all of these are slow.
+BOOST_AUTO_TEST_CASE(sums_over_all_ranks_are_slow_by_the_link_of_one) {
+  const auto sums = [](int64_t slow_us, int64_t expert_us, int64_t all_us) {
+    return std::vector<Sum>{{"ep", {0, 1}, slow_us},
+                            {"ep", {2, 3}, 100},
+                            {"dp", {0, 2}, 100},
+                            {"dp", {1, 3}, expert_us},
+                            {"world", {0, 1, 2, 3}, all_us}};
+  };
+  const auto one_link = [](const StepVerdict& verdict) {
+    return verdict.sub_ceilings[static_cast<size_t>(SubCause::one_link)];
+  };
+  const StepVerdict slow = verdict_of_sums(sums(400, 400, 2000));
+  BOOST_TEST((slow.label == Wall::communication), slow.summary);
+  BOOST_TEST((slow.sub_cause == SubCause::one_link), slow.summary);
+  BOOST_TEST((slow.rank == 1), slow.summary);
+  // Of 2,800 us: 600 of its own communicators and three quarters of 2,000.
+  BOOST_TEST(std::abs(one_link(slow) - 2100.0 / 2800) < 0.01, one_link(slow));
+  // No rank has slow ones alone, or these are too little to tell.
+  const StepVerdict pair = verdict_of_sums(sums(400, 100, 2000));
+  BOOST_TEST((pair.sub_cause == SubCause::transfer), pair.summary);
+  const StepVerdict little = verdict_of_sums(sums(400, 400, 9000));
+  BOOST_TEST((little.sub_cause == SubCause::transfer), little.summary);
+  BOOST_TEST(one_link(little) < 0.1);
+  // A group of other ranks than the slow ones have, such as those of a node.
+  std::vector<Sum> within = sums(400, 400, 100);
+  within.push_back({"tp", {1, 2}, 2000});
+  BOOST_TEST((verdict_of_sums(within).sub_cause == SubCause::transfer));
+}
+
 BOOST_AUTO_TEST_CASE(the_slowest_stage_has_a_rank) {
   const auto slowest = [](std::array<int64_t, 4> work_us) {
     std::vector<StepTrace> traces = ranks(4);

@@ -159,6 +159,9 @@ inline constexpr OutputKey kDiagnosisKeys[] = {
     {"wall.low_ratio", "number or null", "ratio",
      "The least of it over the replayed steps; null where none was replayed."},
     {"wall.high_ratio", "number or null", "ratio", "The most of it."},
+    {"wall.most_ratio", "number or null", "ratio",
+     "The ceiling if the wall is to blame for what nothing explains, too; null of compute, of "
+     "unknown, and where no step was replayed."},
     {"wall.num_replayed_steps", "integer", "", "Steps that were replayed without causes."},
     {"wall.ceilings.*", "number", "ratio",
      "The same by label; where no step was replayed shares of the judged time."},

@@ -52,15 +52,53 @@ constexpr OutputKey kTrialKeys[] = {
     {"environment.*", "any", "", "Where it was measured; null when it was not."},
 };
 
+/// What stands in the log of a trial (analyse.cpp; of another engine, adapters/engine_result.cpp).
+constexpr OutputKey kWallEvidenceKeys[] = {
+    {"label", "text", "", "The wall: as wall of a trial."},
+    {"sub_cause", "text", "", "What of it: launch, sync, loader, transfer, ...; empty: not told."},
+    {"rank", "integer or null", "", "Whose doing it is, where one rank stands out."},
+    {"share_ratio", "number", "ratio",
+     "Its ceiling: so much shorter would the step be without its causes. Of compute its share."},
+    {"most_ratio", "number or null", "ratio",
+     "The ceiling if the wall is to blame for what nothing explains, too, such as waits whose "
+     "records are lost. No less than share_ratio."},
+    {"low_ratio", "number or null", "ratio", "The least ceiling over the judged steps."},
+    {"high_ratio", "number or null", "ratio", "The largest."},
+    {"num_replayed_steps", "integer", "", "Steps that were judged, by replay."},
+    {"num_agreeing_steps", "integer", "", "Of them, those that have this wall."},
+    {"unknown_ratio", "number", "ratio", "Of the step, what nothing explains."},
+    {"label_ceilings.*", "number", "ratio", "The same as share_ratio, of each wall."},
+    {"low_label_ceilings.*", "number", "ratio", "Of each wall, the least over the judged steps."},
+    {"high_label_ceilings.*", "number", "ratio", "Of each wall, the largest."},
+    {"ceilings.*", "number", "ratio", "Of each cause, dropped alone."},
+    {"summary", "text", "", "A sentence."},
+    {"evidence[].name", "text", "", "Of a number behind the verdict."},
+    {"evidence[].value", "number", "unit", "The number."},
+    {"evidence[].unit", "text", "", "ratio, ns or count."},
+    {"evidence[].text", "text", "", "A sentence."},
+    {"shares.*", "number", "ratio",
+     "Of the stored step, the parts of its account: mean of the ranks."},
+    {"dominant_group", "text", "", "The group that blocks longest; pp: the bubble."},
+    {"dominant_ratio", "number", "ratio", "Of the step."},
+    {"slowest_rank", "integer", "", "That which waits least for others."},
+};
+constexpr SharedKeys kWallEvidence = {
+    "Wall evidence",
+    "What is behind the wall of a trial. Trials of other engines lack the keys of single steps "
+    "(num_agreeing_steps, low_label_ceilings, high_label_ceilings) and of the account (shares, "
+    "dominant_group, dominant_ratio, slowest_rank); one that ran out of memory may have a label, a "
+    "summary and evidence alone.",
+    kWallEvidenceKeys};
+
 constexpr SharedKeys kTrial = {"A trial", "Wherever one is printed.", kTrialKeys};
 constexpr OutputPart kListParts[] = {{"[].", &kTrial}};
-constexpr OutputPart kDetailsParts[] = {{"", &kTrial}};
+constexpr OutputPart kDetailsParts[] = {{"", &kTrial}, {"texts.wall_evidence.", &kWallEvidence}};
 constexpr OutputPart kSweepParts[] = {{"best.", &kTrial}};
 
 /// In the order of the page.
-constexpr const SharedKeys* kShared[] = {&kTrial,      &kEstimate,       &kMemoryTerm, &kKnobGain,
-                                         &kPathStep,   &kLikeRun,        &kErrorSet,   &kOrder,
-                                         &kFoldErrors, &kComparedFigure, &kLogPlace};
+constexpr const SharedKeys* kShared[] = {&kTrial,    &kWallEvidence, &kEstimate,       &kMemoryTerm,
+                                         &kKnobGain, &kPathStep,     &kLikeRun,        &kErrorSet,
+                                         &kOrder,    &kFoldErrors,   &kComparedFigure, &kLogPlace};
 
 constexpr OutputKey kList[] = {
     {"[]", "list of objects", "", "A trial each."},
@@ -135,7 +173,8 @@ constexpr OutputKey kDetails[] = {
     {"steps[].loss", "number", "", "Cross-entropy."},
     {"steps[].grad_norm", "number", "", "Before clipping."},
     {"steps[].lr", "number", "", "Learning rate."},
-    {"texts.*", "any", "", "Its log: command, stderr, wall evidence, routing, device memory."},
+    {"texts.*", "any", "",
+     "Its log: command, stderr, routing, device memory, and wall_evidence (above)."},
 };
 
 constexpr OutputKey kSweep[] = {

@@ -308,6 +308,11 @@ class Judge {
           base::format_ratio(wall.shares[place_of(verdict.label)]));
       return;
     }
+    // A part with another label does not say what this one would gain with what is unexplained.
+    if (base::is_recoverable(wall.label) && !replay_->are_parts) {
+      wall.most_ratio = verdict.most_ratio;
+      if (auto more = replay_->with_unexplained()) wall.evidence.push_back(std::move(*more));
+    }
     wall.sub_cause = verdict.label == Wall::compute ? "" : row_of(verdict.sub_cause).name;
     if (verdict.rank) wall.rank = rank_of(*verdict.rank);
     wall.summary = verdict.text(wall.rank);
@@ -338,6 +343,8 @@ class Judge {
     wall.label = Wall::unknown;
     wall.sub_cause = kUnmatched;
     wall.rank.reset();
+    wall.most_ratio.reset();
+    std::erase_if(wall.evidence, [](const Evidence& one) { return one.name == "most_ratio"; });
     wall.summary = fmt::format(
         "unknown: communication takes {} of the time, and on no other rank was found what it is "
         "of: it may be transfers, stages that wait for each other, or waiting for a late rank",

@@ -39,7 +39,10 @@ struct ImportedWall {
   int num_steps = 0;      ///< that were replayed
   double low_ratio = 0;   ///< of them, the least ceiling of the label
   double high_ratio = 0;  ///< and the largest
-  std::string summary;    ///< a sentence
+  /// The label's ceiling if it is to blame for what nothing explains, too: no less than
+  /// share_ratio. Only of steps that were replayed, of a label that could be removed.
+  std::optional<double> most_ratio;
+  std::string summary;  ///< a sentence
   std::vector<Evidence> evidence;
   GroupCosts groups;            ///< whose communication it is, and what it costs
   KernelCosts kernels;          ///< what kernels of each class cost, and launching them

@@ -45,6 +45,16 @@ Evidence StepsVerdict::agreement() const {
       fmt::format("{} of {} replayed steps have this wall; {}", num_agreeing, num_steps, share)};
 }
 
+std::optional<Evidence> StepsVerdict::with_unexplained() const {
+  const double most = verdict.most_ratio;
+  if (most < verdict.ceiling_ratio() + kLeastToldCeiling) return std::nullopt;
+  return Evidence{
+      "most_ratio", most, "ratio",
+      fmt::format("if it is also to blame for the waits that nothing in the records explains, the "
+                  "step would be {} shorter without it",
+                  base::format_ratio(most))};
+}
+
 std::optional<Evidence> StepsVerdict::disagreement() const {
   if (num_agreeing == num_steps) return std::nullopt;
   std::string others;

@@ -12,6 +12,9 @@
 
 namespace moetune::profiler {
 
+/// Ceilings below it, and differences of ceilings, are not told.
+inline constexpr double kLeastToldCeiling = 0.005;
+
 struct StepsVerdict {
   /// Of the step that is told or, where that has another label, of the one with the median ceiling
   /// among the steps with the most frequent label.
@@ -29,6 +32,8 @@ struct StepsVerdict {
   [[nodiscard]] std::string text() const;
   /// How many steps agree, and from where to where the label's share of them goes.
   [[nodiscard]] Evidence agreement() const;
+  /// What the ceiling is with what nothing explains; none where that is no more.
+  [[nodiscard]] std::optional<Evidence> with_unexplained() const;
   /// Which walls the other steps have; none where all agree.
   [[nodiscard]] std::optional<Evidence> disagreement() const;
 };

@@ -16,9 +16,6 @@ namespace {
 using base::format_bytes;
 using base::format_ratio;
 
-/// Ceilings below it are not told.
-constexpr double kLeastToldCeiling = 0.005;
-
 /// What other verdicts say as a part of a line.
 std::string sentence(std::string text) {
   if (!text.empty()) text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
@@ -81,13 +78,7 @@ TrialWall judge_trial(std::vector<StepVerdict> steps, const std::optional<StepAc
       verdict.evidence.push_back(std::move(*others));
     }
     add_ceilings(step, verdict.evidence);
-    if (step.most_ratio >= step.ceiling_ratio() + kLeastToldCeiling) {
-      verdict.evidence.push_back(
-          {"most_ratio", step.most_ratio, "ratio",
-           fmt::format("if it is also to blame for the waits that nothing in the records explains, "
-                       "the step would be {} shorter without it",
-                       format_ratio(step.most_ratio))});
-    }
+    if (auto more = verdict.steps->with_unexplained()) verdict.evidence.push_back(std::move(*more));
     if (step.label == Wall::unknown) {
       verdict.evidence.push_back({"unknown_ratio", step.unknown_ratio(), "ratio",
                                   fmt::format("to tell what it is, record {}", to_record)});

@@ -83,7 +83,10 @@ void add_imported_case(const FaultyCase& faulty, const FaultyStep& step,
   if (has_sub_cause && is_label_right) {
     const double ceiling = wall.ceilings[static_cast<size_t>(wall.label)];
     ++score.num_gains;
-    score.num_within_ceiling += removal_gain(faulty) <= ceiling + 0.005 ? 1 : 0;
+    const double gain = removal_gain(faulty);
+    score.num_within_ceiling += gain <= ceiling + 0.005 ? 1 : 0;
+    ++score.num_of_most;
+    score.num_within_most += gain <= wall.most_ratio.value_or(ceiling) + 0.005 ? 1 : 0;
   }
   const bool is_right =
       is_label_right && (is_sub_right || !has_sub_cause) && (is_rank_right || !row.is_of_one_rank);

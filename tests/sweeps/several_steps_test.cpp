@@ -1,13 +1,16 @@
 // The verdict on a trial of our own engine over several traced steps: an interval, what the others
 // say, and one step in the database.
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "profiler/store/judged_steps.h"
 #include "profiler/store/store.h"
 #include "sweeps/analyse.h"
+#include "sweeps/outputs.h"
 #include "tests/profiler/synthetic_trace.h"
 #include "tests/sweeps/cli_fixture.h"
 
@@ -172,6 +175,18 @@ BOOST_AUTO_TEST_CASE(all_are_judged_and_shown_and_one_is_stored) {
   const std::string id = std::to_string(trial.id);
   const json shown = json::parse(run({"show", db, id, "--format", "json"}).out);
   const json& verdict = shown["texts"]["wall_evidence"];
+  // "texts.*" would cover all keys.
+  const auto is_show = [](const Output& output) {
+    return std::string_view(output.commands) == "show trial";
+  };
+  const std::vector<std::string> rows = paths_of(*std::ranges::find_if(outputs(), is_show));
+  for (const auto& [key, value] : verdict.items()) {
+    const std::string path = "texts.wall_evidence." + key;
+    const bool is_documented = std::ranges::any_of(rows, [&](const std::string& row) {
+      return row == path || row.starts_with(path + ".") || row.starts_with(path + "[]");
+    });
+    BOOST_TEST(is_documented, path);
+  }
   BOOST_TEST(verdict["label"] == trial.wall);
   BOOST_TEST(verdict["num_replayed_steps"] == 3);
   BOOST_TEST(verdict["low_ratio"] <= verdict["share_ratio"]);

@@ -42,6 +42,7 @@ struct PlanRow {
   PlanFigure tflops;        ///< of one device
   PlanFigure tokens_per_s;  ///< of one device
   PlanFigure peak_bytes;    ///< allocated, on the worst rank
+  double needed_bytes = 0;  ///< that with pools of graphs and buffers of the dispatcher
   int64_t replicas = 1;
   double load_that_fits = 0;  ///< of the busiest rank's experts over their share; 0: no experts
   std::string load_text;      ///< the same for people: "1.37", "16 and more"
@@ -53,7 +54,7 @@ struct PlanRow {
 /// A configuration as a mark: memory against throughput.
 struct PlanMark {
   std::string label;
-  double peak_bytes = 0;
+  double needed_bytes = 0;  ///< as of PlanRow
   double tokens_per_s = 0;
   bool fits = false;
 };
@@ -73,8 +74,9 @@ struct PlanRegion {
 /// Memory of one pipeline stage at its worst moment.
 struct PlanStage {
   std::string moment;
-  std::vector<double> bytes;  ///< by PlanPage::memory_terms
-  int64_t rank = 0;           ///< its first
+  std::vector<double> bytes;   ///< by PlanPage::memory_terms
+  int64_t rank = 0;            ///< its first
+  double allocated_bytes = 0;  ///< of the sum: without pools of graphs, buffers of the dispatcher
 };
 
 /// A term of a line of the fullest stage's memory, and how it is known.
@@ -108,9 +110,9 @@ struct PlanPathStep {
   /// Of the throughput; none where nothing of it has a price.
   std::optional<double> gain_ratio;
   double cumulative_ratio = 1;  ///< tokens a second over those of the run of today
-  double peak_bytes = 0;
-  double missing_bytes = 0;  ///< of a device's memory; negative: it fits
-  std::string verdict;       ///< fits, tight or oom
+  double peak_bytes = 0;        ///< allocated
+  double missing_bytes = 0;     ///< of a device's memory; negative: it fits
+  std::string verdict;          ///< fits, tight or oom
   std::optional<PlanSpeed> speed{};
 };
 
@@ -132,7 +134,7 @@ struct PlanThumb {
 struct PlanMiss {
   std::string layout;
   std::string choices;
-  double peak_bytes = 0;
+  double peak_bytes = 0;     ///< allocated
   double missing_bytes = 0;  ///< negative: it fits
 };
 struct PlanWayOut {

@@ -21,14 +21,14 @@ constexpr double kMostOverCapacity = 2;
 constexpr size_t kMostCells = 200;
 
 json mark_json(const PlanMark& mark) {
-  return {{"bytes", std::llround(mark.peak_bytes)},
+  return {{"bytes", std::llround(mark.needed_bytes)},
           {"tokens", mark.tokens_per_s},
           {"label", mark.label}};
 }
 
 /// The two figures that are marks, as cells of a table.
 std::string mark_cells(const PlanMark& mark) {
-  return number_cell(mark.peak_bytes, rounded_bytes(mark.peak_bytes)) +
+  return number_cell(mark.needed_bytes, rounded_bytes(mark.needed_bytes)) +
          number_cell(mark.tokens_per_s, fmt::format("{:.0f}", mark.tokens_per_s));
 }
 
@@ -46,7 +46,7 @@ std::string plan_front(const PlanPage& page) {
   json front = json::array();
   std::string table =
       "<div class=\"scroll tall\"><table class=\"compact\"><caption>The front</caption><thead><tr>"
-      "<th>configuration</th><th class=\"num\">peak</th><th class=\"num\">tokens/s</th><th></th>"
+      "<th>configuration</th><th class=\"num\">needed</th><th class=\"num\">tokens/s</th><th></th>"
       "</tr></thead><tbody>\n";
   for (const PlanMark& mark : page.front) {
     front.push_back(mark_json(mark));
@@ -59,7 +59,7 @@ std::string plan_front(const PlanPage& page) {
   int64_t num_beyond = 0;
   for (const PlanRegion& region : page.regions) {
     if (!region.best) continue;
-    if (region.best->peak_bytes > kMostOverCapacity * page.capacity_bytes) {
+    if (region.best->needed_bytes > kMostOverCapacity * page.capacity_bytes) {
       ++num_beyond;
       continue;
     }
@@ -76,13 +76,14 @@ std::string plan_front(const PlanPage& page) {
                {"others", others}};
   if (!page.rows.empty()) {
     const PlanRow& first = page.rows.front();
-    data["first"] = mark_json({first.layout + ", " + first.choices, first.peak_bytes.value,
-                               first.tokens_per_s.value, true});
+    data["first"] = mark_json(
+        {first.layout + ", " + first.choices, first.needed_bytes, first.tokens_per_s.value, true});
   }
   std::string description = fmt::format(
       "{} marks: of each choice of tp, cp, ep and pp the fastest that fits, else the one with the "
       "least memory. The line is the front over all {} legal configurations: nothing is faster "
-      "with less.",
+      "with less. Memory is what has to fit: allocated, pools of graphs, buffers of the "
+      "dispatcher.",
       fitting.size() + others.size(), base::format_count(static_cast<double>(page.num_legal)));
   if (num_beyond > 0) {
     description +=
@@ -106,7 +107,7 @@ std::string plan_space(const PlanPage& page) {
     columns["legal"].push_back(region.num_legal);
     columns["fit"].push_back(region.num_fit);
     columns["tokens"].push_back(region.num_fit > 0 ? region.best->tokens_per_s : 0);
-    columns["bytes"].push_back(region.best ? std::llround(region.best->peak_bytes) : 0);
+    columns["bytes"].push_back(region.best ? std::llround(region.best->needed_bytes) : 0);
     columns["label"].push_back(region.best ? region.best->label : region.reason);
   }
   std::ranges::stable_sort(sorted, is_faster);
@@ -114,7 +115,7 @@ std::string plan_space(const PlanPage& page) {
       "<div class=\"scroll tall\"><table class=\"compact\"><caption>{}</caption><thead><tr><th "
       "class=\"num\">tp</th><th class=\"num\">cp</th><th class=\"num\">ep</th><th "
       "class=\"num\">pp</th><th class=\"num\">legal</th><th class=\"num\">fit</th><th "
-      "class=\"num\">peak</th><th class=\"num\">tokens/s</th><th>best, or why none</th></tr>"
+      "class=\"num\">needed</th><th class=\"num\">tokens/s</th><th>best, or why none</th></tr>"
       "</thead><tbody>\n",
       sorted.size() > kMostCells
           ? fmt::format("The first {} of {} cells, the fastest first", kMostCells, sorted.size())

@@ -27,15 +27,17 @@ double total_of(const PlanStage& stage) {
 std::string stages_table(const PlanPage& page) {
   std::string html =
       "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th>stage</th><th "
-      "class=\"num\">first rank</th><th class=\"num\">peak</th>";
+      "class=\"num\">first rank</th><th class=\"num\">peak, allocated</th><th "
+      "class=\"num\">needed</th>";
   for (const std::string& term : page.memory_terms) {
     html += fmt::format("<th class=\"num\">{}</th>", escape(term));
   }
   html += "<th>when</th></tr></thead><tbody>\n";
   for (size_t i = 0; i < page.stages.size(); ++i) {
     const PlanStage& stage = page.stages[i];
-    html += fmt::format("<tr><td>{}</td>{}{}", i,
+    html += fmt::format("<tr><td>{}</td>{}{}{}", i,
                         number_cell(static_cast<double>(stage.rank), std::to_string(stage.rank)),
+                        number_cell(stage.allocated_bytes, rounded_bytes(stage.allocated_bytes)),
                         number_cell(total_of(stage), rounded_bytes(total_of(stage))));
     for (const double bytes : stage.bytes) {
       html += number_cell(bytes, bytes > 0 ? rounded_bytes(bytes) : "–");
@@ -95,10 +97,15 @@ std::string plan_memory(const PlanPage& page) {
       {"trials",
        {{{"n", 1}, {"capacity", std::llround(page.allocatable_bytes)}, {"ranks", ranks}}}}};
   const auto worst = std::ranges::max_element(page.stages, {}, total_of);
+  constexpr double kBeside = 1 << 20;  // less is not told
   std::string lead = fmt::format(
-      "<p class=\"reason\">The fullest rank is <strong>{}</strong>, the first of stage {}: {}. Its "
-      "others hold as much where their experts receive as many rows.</p>\n",
-      worst->rank, worst - page.stages.begin(), rounded_bytes(total_of(*worst)));
+      "<p class=\"reason\">The fullest rank is <strong>{}</strong>, the first of stage {}: {} are "
+      "allocated{}. Its others hold as much where their experts receive as many rows.</p>\n",
+      worst->rank, worst - page.stages.begin(), rounded_bytes(worst->allocated_bytes),
+      total_of(*worst) - worst->allocated_bytes < kBeside
+          ? ""
+          : fmt::format("; with the pool of graphs and buffers of the dispatcher it needs {}",
+                        rounded_bytes(total_of(*worst))));
   if (page.has_experts && !page.rows.empty()) {
     lead += fmt::format(
         "<p class=\"reason\">It fits up to an imbalance of <strong>{}</strong>: so many times "

@@ -171,7 +171,7 @@ std::string plan_verdict(const PlanPage& page) {
       "device, a step of {}, {} of memory on the fullest.</p>\n",
       escape(first.layout), escape(first.choices), whole(first.tflops.value),
       rounded_ns(first.step_ns.value), rounded_bytes(first.peak_bytes.value));
-  const double share = first.peak_bytes.value / page.allocatable_bytes;
+  const double share = first.needed_bytes / page.allocatable_bytes;
   html +=
       "<dl class=\"cards\">\n" +
       card("TFLOP/s per device", whole(first.tflops.value),

@@ -211,6 +211,7 @@ struct TriedSet {
   PlanRun run;
   double tokens_per_s = 0;
   double peak_bytes = 0;
+  double allocated_bytes = 0;
   Verdict verdict = Verdict::oom;
   /// As predicted, like the plans that are searched: of torchtitan that may be tight.
   bool is_within = false;
@@ -276,7 +277,9 @@ class PathSearch {
     tried.is_legal = true;
     tried.run = run;
     tried.tokens_per_s = tokens_per_s;
-    tried.peak_bytes = planner::predict_memory(run).peak_bytes();
+    const planner::MemoryPrediction memory = planner::predict_memory(run);
+    tried.peak_bytes = memory.peak_bytes();
+    tried.allocated_bytes = memory.allocated_bytes();
     tried.verdict = verdict_of(run, tried.peak_bytes, ends_.capacity_bytes);
     tried.is_within = is_within(tried.peak_bytes, ends_.capacity_bytes);
     return tried;
@@ -364,6 +367,7 @@ class PathSearch {
     step.speed_ratio = after.tokens_per_s / before.tokens_per_s;
     step.cumulative_ratio = after.tokens_per_s / try_set(0).tokens_per_s;
     step.peak_bytes = after.peak_bytes;
+    step.allocated_bytes = after.allocated_bytes;
     step.verdict = after.verdict;
     return step;
   }

@@ -42,6 +42,7 @@ struct PathStep {
   double speed_ratio = 1;          ///< of that to the same before the step
   double cumulative_ratio = 1;     ///< of that to the same of the run of today
   double peak_bytes = 0;           ///< of the worst rank, with graph pools and dispatcher buffers
+  double allocated_bytes = 0;      ///< the same without these
   Verdict verdict = Verdict::fits;
   bool is_priced = true;  ///< in time, at least one of its changes
 

@@ -76,7 +76,7 @@ json step_json(const PathStep& step, double capacity_bytes) {
       {"speed_ratio", step.speed_ratio},
       {"cumulative_speed_ratio", step.cumulative_ratio},
       {"is_priced", step.is_priced},
-      {"peak_allocated_bytes", std::llround(step.peak_bytes)},
+      {"peak_allocated_bytes", std::llround(step.allocated_bytes)},
       {"missing_bytes", std::llround(planner::device_bytes(step.peak_bytes) - capacity_bytes)},
       {"verdict", name_of(step.verdict)}};
   put_speed(step.speed, entry);
@@ -128,7 +128,7 @@ std::string path_text(const std::vector<PathStep>& path) {
                fmt::format("{:.2f} x", step.cumulative_ratio),
                fmt::format("{:.0f}", step.speed.tokens_per_s.value),
                range_text(step.speed.tokens_per_s), step.speed.grade,
-               base::format_bytes(std::llround(step.peak_bytes)), name_of(step.verdict),
+               base::format_bytes(std::llround(step.allocated_bytes)), name_of(step.verdict),
                step_change_text(step)});
   }
   return table.text(std::nullopt);

@@ -412,10 +412,14 @@ std::string memory_text(const RunEstimate& estimate) {
                         base::format_bytes(std::llround(line.bytes)), terms);
     if (&row != &planner::memory_parts().back()) continue;
     const planner::StageMemory& stage = estimate.memory.stages[static_cast<size_t>(estimate.stage)];
-    text += fmt::format("  {:29} {:>9}  before the first step {}, in it {}\n", "peak",
-                        base::format_bytes(std::llround(stage.peak.total())),
+    text += fmt::format("  {:29} {:>9}  before the first step {}, in it {}\n", "peak, allocated",
+                        base::format_bytes(std::llround(stage.allocated())),
                         base::format_bytes(std::llround(stage.at_start)),
                         base::format_bytes(std::llround(stage.first_step)));
+    if (stage.peak.total() <= stage.allocated()) continue;
+    text +=
+        fmt::format("  {:29} {:>9}  of graphs and the dispatcher: what has to fit\n",
+                    "with pool and buffers", base::format_bytes(std::llround(stage.peak.total())));
   }
   return text;
 }

@@ -115,8 +115,12 @@ double speed_ratio(const Against& theirs, const PlanResult& result);
 std::string_view order_text(const Against& theirs);
 /// Memory of a device that may be used.
 double capacity_of(const tuner::planner::PlanQuestion& question);
-/// Memory that a device lacks for a configuration with this peak; negative if it fits.
+/// Memory that a device lacks for a configuration with this peak, graph pools and buffers of the
+/// dispatcher included; negative if it fits.
 double missing_bytes(const tuner::planner::PlanQuestion& question, double peak_bytes);
+/// What PyTorch has allocated of that peak: what is told as the peak of a configuration.
+double allocated_bytes(const tuner::planner::PlanQuestion& question,
+                       const tuner::planner::PlannedConfig& config);
 
 /// What of a run moetune's own engine does not run yet, with the rules that say so.
 std::vector<spec::EngineGap> gaps_of_run(const tuner::planner::PlanRun& run);

@@ -7,7 +7,8 @@ namespace moetune::sweeps {
 
 inline constexpr OutputKey kEstimateOfRun[] = {
     {"peak_allocated_bytes", "integer or null", "bytes",
-     "What PyTorch has allocated at most: on a row's memory_rank, else on the worst one."},
+     "What PyTorch has allocated at most: on a row's memory_rank, else on the worst one. The pool "
+     "of graphs and buffers of the dispatcher lie beside it, and have to fit, too."},
     {"peak_allocated_bytes_low", "integer or null", "bytes",
      "Lower end of its interval of about 80 %."},
     {"peak_allocated_bytes_high", "integer or null", "bytes", "Upper end."},
@@ -18,8 +19,8 @@ inline constexpr OutputKey kEstimateOfRun[] = {
     {"peak_reserved_bytes_high", "integer or null", "bytes", "Upper end."},
     {"graph_pool_bytes", "integer or null", "bytes",
      "Of captured graphs, which PyTorch counts as reserved and not as allocated."},
-    {"start_bytes", "integer or null", "bytes", "Before the first step."},
-    {"first_step_bytes", "integer or null", "bytes", "Peak of the first step."},
+    {"start_bytes", "integer or null", "bytes", "Allocated before the first step."},
+    {"first_step_bytes", "integer or null", "bytes", "The same in the first step."},
     {"memory_stage", "integer or null", "", "The pipeline stage that this is of, from 0."},
     {"memory_rank", "integer or null", "",
      "The first rank of that stage. Its others hold as much where their experts receive as many "
@@ -169,9 +170,10 @@ inline constexpr OutputKey kPathStepKeys[] = {
      "false: of none of its changes a formula or a published figure tells what it does to the "
      "step."},
     {"peak_allocated_bytes", "integer", "bytes",
-     "What the worst rank allocates with the step, with graph pools and buffers of the "
-     "dispatcher."},
-    {"missing_bytes", "integer", "bytes", "What a device then lacks; not above 0: it fits."},
+     "What PyTorch has allocated at most on the worst rank, with the step."},
+    {"missing_bytes", "integer", "bytes",
+     "What a device then lacks for that, the pool of graphs, buffers of the dispatcher and the "
+     "margin; not above 0: it fits."},
     {"verdict", "text", "", "fits, tight or oom, with the step."},
 };
 inline constexpr SharedKeys kPathStep = {
@@ -398,8 +400,10 @@ inline constexpr OutputKey kPlanKeys[] = {
      "Where nothing fits: a configuration that misses least."},
     {"nearest_misses[].pipeline_layout", "text or null", "", "Its stages."},
     {"nearest_misses[].peak_allocated_bytes", "integer", "bytes",
-     "What its worst rank allocates, with graph pools and buffers of the dispatcher."},
-    {"nearest_misses[].missing_bytes", "integer", "bytes", "What the device lacks."},
+     "What PyTorch has allocated at most on its worst rank."},
+    {"nearest_misses[].missing_bytes", "integer", "bytes",
+     "What the device lacks for that, the pool of graphs, buffers of the dispatcher and the "
+     "margin."},
     {"ways_out[].what", "text", "", "Where nothing fits: one change."},
     {"ways_out[].missing_bytes", "integer", "bytes",
      "What then is missing at least; not above 0: nothing, as predicted."},

@@ -21,7 +21,8 @@ reports::PlanFigure figure_of(const Interval& interval, double scale = 1) {
   return {interval.value * scale, interval.low * scale, interval.high * scale};
 }
 
-/// What PyTorch may allocate so that a device of `capacity_bytes` holds it.
+/// What PyTorch may allocate, pools of graphs and buffers of the dispatcher included, so that a
+/// device of `capacity_bytes` holds it.
 double allocatable_bytes(double capacity_bytes) {
   // device_bytes is a line.
   const double fixed = planner::device_bytes(0);
@@ -51,6 +52,7 @@ void fill_rows(const PlanResult& result, PlanPage& page) {
     row.tflops = figure_of(estimate.tflops);
     row.tokens_per_s = figure_of(estimate.tokens_per_s);
     row.peak_bytes = figure_of(estimate.allocated_bytes);
+    row.needed_bytes = estimate.memory.peak_bytes();
     row.replicas = run.knobs.dp;
     row.load_that_fits = estimate.load_that_fits;
     row.load_text = load_text(estimate.load_that_fits);
@@ -91,6 +93,7 @@ void fill_memory_and_time(const RunEstimate& estimate, const spec::PlanKnobs& kn
     reports::PlanStage& shown = page.stages.emplace_back();
     shown.moment = stage.moment;
     shown.rank = first_rank_of(knobs, stage.stage);
+    shown.allocated_bytes = stage.allocated();
     const bool is_first = page.memory_terms.empty();
     for (const planner::MemoryLineRow& part : planner::memory_parts()) {
       if (is_first) page.memory_terms.emplace_back(part.words);
@@ -136,7 +139,7 @@ reports::PlanPathStep step_of(const planner::PlanQuestion& question, const PathS
   return {step_change_text(step),
           step.gain(),
           step.cumulative_ratio,
-          step.peak_bytes,
+          step.allocated_bytes,
           missing_bytes(question, step.peak_bytes),
           name_of(step.verdict),
           speed_of(step.speed)};
@@ -252,7 +255,8 @@ PlanPage plan_page(PlanResult& result, const std::string& model, const std::stri
   }
   for (const planner::PlannedConfig& config : result.answer.nearest) {
     page.misses.push_back({layout_text(config.knobs), choices_text(run_with(question, config)),
-                           config.peak_bytes, missing_bytes(question, config.peak_bytes)});
+                           allocated_bytes(question, config),
+                           missing_bytes(question, config.peak_bytes)});
   }
   for (const WayOut& way : result.ways_out) {
     page.ways_out.push_back({way.what, way.missing_bytes, way.is_tight});

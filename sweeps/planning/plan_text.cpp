@@ -64,6 +64,11 @@ double missing_bytes(const planner::PlanQuestion& question, double peak_bytes) {
   return planner::device_bytes(peak_bytes) - capacity_of(question);
 }
 
+double allocated_bytes(const planner::PlanQuestion& question,
+                       const planner::PlannedConfig& config) {
+  return planner::predict_memory(run_with(question, config)).allocated_bytes();
+}
+
 double speed_ratio(const Against& theirs, const PlanResult& result) {
   return result.estimates.front().predicted_tokens_per_s / theirs.estimate.predicted_tokens_per_s;
 }
@@ -327,7 +332,7 @@ json to_json(const PlanResult& result) {
     document["nearest_misses"].push_back(
         {{"knobs", to_json(config.knobs)},
          {"pipeline_layout", layout_json(result, config)},
-         {"peak_allocated_bytes", std::llround(config.peak_bytes)},
+         {"peak_allocated_bytes", std::llround(allocated_bytes(result.question, config))},
          {"missing_bytes", std::llround(missing_bytes(result.question, config.peak_bytes))}});
   }
   for (const WayOut& way : result.ways_out) {

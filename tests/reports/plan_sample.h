@@ -48,6 +48,7 @@ inline reports::PlanPage sample_plan(const std::string& text = "") {
   row.tflops = {300, 250, 350};
   row.tokens_per_s = {1234, 1000, 1500};
   row.peak_bytes = {60 * kGiB, 55 * kGiB, 65 * kGiB};
+  row.needed_bytes = 60 * kGiB;
   row.load_that_fits = 1.37;
   row.load_text = "1.37";
   row.wall = "communication";

@@ -576,7 +576,7 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   result.at_start = result.peak.weights + (run.is_of_megatron ? result.peak.gradients : 0);
   const double moments = run.is_of_megatron ? 2.0 / 3 : 1.0;  // of the optimizer's state
   result.first_step =
-      result.peak.total() - result.peak.dummy_gradients - moments * result.peak.optimizer;
+      result.allocated() - result.peak.dummy_gradients - moments * result.peak.optimizer;
   if (is_titan_unsharded(run)) {
     const double at_update = held.parts.total() + result.peak.workspaces;
     result.first_step = std::max(result.first_step, at_update);

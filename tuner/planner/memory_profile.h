@@ -70,8 +70,9 @@ inline constexpr std::string_view kMomentOfUpdate = "update";
 struct StageMemory {
   int stage = 0;
   MemoryParts peak;
-  double at_start = 0;      ///< before the first step: weights and gradients
-  double first_step = 0;    ///< peak of the first step, in which the optimizer's state appears
+  double at_start = 0;  ///< before the first step: weights and gradients
+  /// Allocated at most in the first step, in which the optimizer's state appears.
+  double first_step = 0;
   std::string_view moment;  ///< when the peak is: one of those above
   /// Of the peak what lies in the pool of graphs, which PyTorch does not call allocated: tensors
   /// of captured attention, where no step ran without graphs before.
@@ -90,8 +91,11 @@ struct MemoryPrediction {
   [[nodiscard]] const StageMemory& worst() const {
     return stages[static_cast<size_t>(worst_stage)];
   }
-  /// Largest peak of all stages, graph pools and buffers of the dispatcher included. Bytes.
+  /// Largest peak of all stages, graph pools and buffers of the dispatcher included: what has to
+  /// fit. Bytes.
   [[nodiscard]] double peak_bytes() const { return worst().peak.total(); }
+  /// What PyTorch calls allocated of that peak: what is told as a run's peak.
+  [[nodiscard]] double allocated_bytes() const { return worst().allocated(); }
 };
 
 /// The pipeline of a run whose sizes are known: what its ranks hold under any choice that changes

@@ -82,6 +82,17 @@ std::string graph_gap(Planned k, PlanGraph part) {
   return k.cuda_graphs.has(part) ? fmt::format("a graph of {}", name_of(part)) : "";
 }
 
+/// Of a moment, which the engine has in 32 bits and in bf16.
+std::string state_gap(const char* what, StateType type) {
+  const bool is_run = type == StateType::fp32 || type == StateType::bf16;
+  return is_run ? "" : fmt::format("{} in {}", what, name_of(type));
+}
+
+/// Of what the engine has in 32 bits alone.
+std::string wide_gap(const char* what, StateType type) {
+  return type == StateType::fp32 ? "" : fmt::format("{} in {}", what, name_of(type));
+}
+
 constexpr PlannedPass kPlannedPasses[] = {
     {[](Planned k) { return where(k.fsdp != Fsdp::none, "FSDP"); }, "", true},
     {[](Planned k) {
@@ -90,6 +101,15 @@ constexpr PlannedPass kPlannedPasses[] = {
        return is_run ? "" : fmt::format("{} products", name_of(k.precision));
      },
      "", true},
+    {[](Planned k) {
+       // Products of these types are named, and bring them.
+       const bool is_told =
+           k.precision == PrecisionRecipe::fp32 || k.precision == PrecisionRecipe::fp16;
+       return k.params_dtype == StateType::bf16 || is_told
+                  ? ""
+                  : fmt::format("weights and activations in {}", name_of(k.params_dtype));
+     },
+     "bf16 stands for it"},
     {[](Planned k) {
        const bool is_run = (k.ep == 1 && k.etp == 1) || k.dispatcher == Dispatcher::alltoall;
        return is_run ? "" : fmt::format("the dispatcher {}", name_of(k.dispatcher));
@@ -114,11 +134,38 @@ constexpr PlannedPass kPlannedPasses[] = {
      },
      "", true},
     {[](Planned k) { return where(k.capacity_factor > 0, "an expert capacity"); }},
-    {[](Planned k) { return where(k.task == TrainingTask::lora, "LoRA"); }},
+    {[](Planned k) {
+      return k.task == TrainingTask::lora ? fmt::format("LoRA of rank {}", k.lora_rank) : "";
+    }},
     {[](Planned k) {
       return k.optimizer == OptimizerKind::adam
                  ? ""
                  : fmt::format("the optimizer {}", name_of(k.optimizer));
+    }},
+    {[](Planned k) { return state_gap("the mean of gradients", k.exp_avg); }, "bf16 stands for it"},
+    {[](Planned k) { return state_gap("the mean of squared gradients", k.exp_avg_sq); },
+     "bf16 stands for it"},
+    {[](Planned k) { return wide_gap("main weights", k.main_params); }, "fp32 stands for it"},
+    {[](Planned k) { return wide_gap("gradients", k.main_grads); }, "fp32 stands for it"},
+    {[](Planned k) {
+      return k.optimizer_instances > 1
+                 ? fmt::format("{} instances of the optimizer", k.optimizer_instances)
+                 : "";
+    }},
+    {[](Planned k) {
+       return where(k.tp > 1 && !k.sequence_parallel,
+                    "tensor parallelism without sequence parallelism");
+     },
+     "sequence parallelism stands for it"},
+    {[](Planned k) {
+       // Of 32 bits its products have a rate of their own.
+       const bool is_wide =
+           k.precision == PrecisionRecipe::fp32 || k.params_dtype == StateType::fp32;
+       return where(!k.fused_attention && !is_wide, "attention with scores in memory");
+     },
+     "fused attention stands for it"},
+    {[](Planned k) {
+      return where(k.fused_grouped_mlp, "experts' products and activation in one kernel");
     }},
     {[](Planned k) { return where(!k.moe_grouped_gemm, "experts whose products are not grouped"); },
      "grouped products stand for them"},

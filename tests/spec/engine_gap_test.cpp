@@ -36,8 +36,17 @@ BOOST_AUTO_TEST_CASE(each_pass_that_is_only_planned_has_a_rule) {
       {{{"cp", "2"}, {"cp_comm_type", "a2a"}},
        "the exchange of heads among context-parallel ranks"},
       {{{"capacity_factor", "1.5"}}, "an expert capacity"},
-      {{{"task", "lora"}}, "LoRA"},
+      {{{"task", "lora"}}, "LoRA of rank 32"},
       {{{"optimizer", "muon"}}, "the optimizer muon"},
+      {{{"optimizer_instances", "2"}}, "2 instances of the optimizer"},
+      {{{"exp_avg", "fp8"}}, "the mean of gradients in fp8"},
+      {{{"main_params", "bf16"}}, "main weights in bf16"},
+      {{{"main_grads", "bf16"}}, "gradients in bf16"},
+      {{{"params_dtype", "fp16"}}, "weights and activations in fp16"},
+      {{{"tp", "2"}, {"sequence_parallel", "false"}},
+       "tensor parallelism without sequence parallelism"},
+      {{{"fused_attention", "false"}}, "attention with scores in memory"},
+      {{{"fused_grouped_mlp", "true"}}, "experts' products and activation in one kernel"},
       {{{"moe_grouped_gemm", "false"}}, "experts whose products are not grouped"},
       {{{"delay_wgrad_compute", "true"}}, "delayed weight gradients"},
       {{{"fp8_param_gather", "true"}}, "weights that are gathered in FP8"},
@@ -68,6 +77,9 @@ BOOST_AUTO_TEST_CASE(what_the_engine_runs_has_no_rule) {
   BOOST_TEST(gaps_with({{"recompute", "full"}}).empty());
   BOOST_TEST(gaps_with({{"cuda_graphs", "attn,moe_router"}}).empty());
   BOOST_TEST(gaps_with({{"precision", "fp32"}}).empty());
+  BOOST_TEST(gaps_with({{"exp_avg", "bf16"}, {"exp_avg_sq", "bf16"}}).empty());
+  // Its own kernels: nothing of a trial says otherwise.
+  BOOST_TEST(gaps_with({{"fused_activation", "false"}, {"cross_entropy", "te"}}).empty());
 }
 
 BOOST_AUTO_TEST_CASE(all_parts_of_a_model_are_told) {

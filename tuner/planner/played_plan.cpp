@@ -41,6 +41,64 @@ spec::GraphSet graphs_of(const spec::PlanGraphSet& scopes) {
   return set;
 }
 
+/// The engine has two types of moments; of fewer than 32 bits it has bf16.
+spec::MomentType moment_of(spec::StateType type) {
+  return type == spec::StateType::fp32 ? spec::MomentType::fp32 : spec::MomentType::bf16;
+}
+
+/// What a played step leaves out of choices that are no gap of the engine: it has its own way.
+struct LeftOut {
+  std::string (*what)(const spec::PlanKnobs&);  ///< empty: the choices do not ask for it
+  const char* stand_in = "";
+};
+
+using Choices = const spec::PlanKnobs&;
+
+std::string where(bool is_there, const char* what) { return is_there ? what : ""; }
+
+constexpr LeftOut kLeftOut[] = {
+    // The engine has them, and what is played is in bf16.
+    {[](Choices k) { return where(k.precision == spec::PrecisionRecipe::fp32, "fp32 products"); }},
+    {[](Choices k) {
+      return where(k.precision == spec::PrecisionRecipe::fp8_delayed,
+                   "the reduction of amax over ranks");
+    }},
+    {[](Choices k) {
+       return k.cross_entropy == spec::CrossEntropy::native
+                  ? ""
+                  : fmt::format("the loss by {}", name_of(k.cross_entropy));
+     },
+     "one product and its loss stand for it"},
+    {[](Choices k) { return where(!k.fused_activation, "an activation that is not fused"); },
+     "a fused one stands for it"},
+    {[](Choices k) { return where(!k.moe_permute_fusion, "sorting of rows that is not fused"); },
+     "one kernel stands for it"},
+    {[](Choices k) {
+       // FSDP2 accumulates by itself.
+       return where(!k.gradient_accumulation_fusion && k.fsdp != spec::Fsdp::torch,
+                    "gradients that products do not add up themselves");
+     },
+     "products that do stand for it"},
+    {[](Choices k) { return where(k.precision_aware_optimizer, "the precision-aware optimizer"); },
+     "the usual one stands for it"},
+    {[](Choices k) {
+      const bool is_told = k.overlap_moe_expert_parallel_comm && k.cuda_device_max_connections < 8;
+      return is_told ? fmt::format("{} queues from host to device", k.cuda_device_max_connections)
+                     : "";
+    }},
+    {[](Choices k) {
+       const int32_t steps = k.cuda_graph_warmup_steps;
+       const bool is_told =
+           !k.cuda_graphs.empty() && steps != spec::PlanKnobs{}.cuda_graph_warmup_steps;
+       return is_told ? fmt::format("the {} steps before graphs are captured", steps) : "";
+     },
+     "one behind them is played"},
+};
+
+std::string with_stand_in(std::string what, std::string_view stand_in) {
+  return stand_in.empty() ? what : fmt::format("{} ({})", what, stand_in);
+}
+
 /// Shares of the peaks as the rates have them.
 spec::HardwareSpec machine_at(const PlanRun& run, const Rates& rates) {
   spec::HardwareSpec hardware = *run.hardware;
@@ -110,6 +168,8 @@ spec::TrialSpec trial_of(const PlanRun& asked, const Rates& rates) {
   trial.knobs.use_distributed_optimizer =
       run.knobs.distributed_optimizer || run.knobs.fsdp != spec::Fsdp::none;
   trial.knobs.overlap_grad_reduce = run.knobs.overlap_grad_reduce;
+  trial.knobs.exp_avg_dtype = moment_of(run.knobs.exp_avg);
+  trial.knobs.exp_avg_sq_dtype = moment_of(run.knobs.exp_avg_sq);
   trial.training.global_batch_size = run.global_batch_size;
   trial.training.seq_length = run.seq_length;
   trial.dtype = spec::DType::bf16;
@@ -121,12 +181,13 @@ spec::TrialSpec trial_of(const PlanRun& asked, const Rates& rates) {
 std::vector<std::string> not_played(const PlanRun& run) {
   const spec::PlanKnobs knobs = computed_knobs(run);
   std::vector<std::string> words;
-  // The engine has them, and what is played is in bf16.
-  if (knobs.precision == spec::PrecisionRecipe::fp32) words.emplace_back("fp32 products");
+  for (const LeftOut& left : kLeftOut) {
+    std::string what = left.what(knobs);
+    if (!what.empty()) words.push_back(with_stand_in(std::move(what), left.stand_in));
+  }
   for (const spec::EngineGap& gap : spec::engine_gaps(knobs)) {
     if (gap.is_in_played_step) continue;
-    words.push_back(gap.stand_in.empty() ? gap.what
-                                         : fmt::format("{} ({})", gap.what, gap.stand_in));
+    words.push_back(with_stand_in(gap.what, gap.stand_in));
   }
   return words;
 }
@@ -134,8 +195,13 @@ std::vector<std::string> not_played(const PlanRun& run) {
 PlayedStep play_plan(const PlanRun& run, const Rates& rates, bool has_records) {
   const spec::TrialSpec trial = trial_of(run, rates);
   const double exchange = exchange_over_links(run);
+  // Weights are gathered beside the next step's forward, which is not played.
+  const double gathered = run.knobs.overlap_param_gather ? rates.data_exposed : 1;
   const auto transfer_of = [&](const plan::Instr& instr, const std::vector<int>&, int64_t ns) {
-    return plan::is_exchange_of_rows(instr) ? std::llround(exchange * static_cast<double>(ns)) : ns;
+    const double share = plan::is_exchange_of_rows(instr)     ? exchange
+                         : instr.op == plan::Op::param_gather ? gathered
+                                                              : 1;
+    return share == 1 ? ns : std::llround(share * static_cast<double>(ns));
   };
   const plan::Planned planned = plan::planned_of(computed_knobs(run));
   return play_traced(trial, CompiledStep(trial, {}, played_rows_ratio(run), planned), Calibration(),

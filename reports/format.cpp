@@ -111,6 +111,14 @@ std::string number_cell(std::optional<double> value, std::string_view text) {
   return fmt::format("<td class=\"num\" data-value=\"{:.9g}\">{}</td>", *value, escape(text));
 }
 
+std::string speed_number(double value) {
+  constexpr double kWholeFrom = 10;
+  constexpr double kWholeTo = 1e9;
+  const double size = std::abs(value);
+  return size >= kWholeFrom && size < kWholeTo ? fmt::format("{:.0f}", value)
+                                               : fmt::format("{:.3g}", value);
+}
+
 std::optional<double> as_double(std::optional<int64_t> value) {
   return value ? std::optional<double>(static_cast<double>(*value)) : std::nullopt;
 }

@@ -45,6 +45,9 @@ std::string trial_link(int64_t ordinal);
 /// "<td class=num data-value=...>text</td>": sortable by the value, not by the text.
 std::string number_cell(std::optional<double> value, std::string_view text);
 
+/// FLOP/s, tokens a second: a whole number, or three digits where that says nothing.
+std::string speed_number(double value);
+
 std::optional<double> as_double(std::optional<int64_t> value);
 
 }  // namespace moetune::reports

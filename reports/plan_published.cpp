@@ -20,10 +20,10 @@ std::string figures_of(const PlanPublished& run) {
   return "<div class=\"scroll\"><table class=\"compact\"><thead><tr><th></th><th "
          "class=\"num\">TFLOP/s</th><th class=\"num\">tokens/s</th><th></th></tr></thead><tbody>\n"
          "<tr><td>published</td>" +
-         number_cell(run.tflops, run.tflops ? whole(*run.tflops) : "–") +
-         number_cell(run.tokens_per_s, whole(run.tokens_per_s)) +
-         "<td></td></tr>\n<tr><td>priced</td>" + figure_cell(run.priced_tflops, whole) +
-         figure_cell(run.priced_tokens_per_s, whole) +
+         number_cell(run.tflops, run.tflops ? speed_number(*run.tflops) : "–") +
+         number_cell(run.tokens_per_s, speed_number(run.tokens_per_s)) +
+         "<td></td></tr>\n<tr><td>priced</td>" + figure_cell(run.priced_tflops, speed_number) +
+         figure_cell(run.priced_tokens_per_s, speed_number) +
          fmt::format("<td>{}</td></tr>\n</tbody></table></div>\n", escape(run.grade));
 }
 

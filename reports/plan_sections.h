@@ -23,7 +23,6 @@ std::string plan_advice(const PlanPage& page);
 std::string plan_basis(const PlanPage& page);
 
 /// Texts and tables that several sections have.
-std::string whole(double value);
 std::string figure_cell(const PlanFigure& figure, std::string (*text)(double));
 /// Of changes, each alone. `has_fit`: without them the run fits.
 std::string change_table(const std::vector<PlanChange>& changes, std::string_view what,

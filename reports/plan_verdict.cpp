@@ -24,8 +24,8 @@ std::string interval_note(const PlanFigure& figure, std::string (*text)(double))
 std::string speed_note(const std::optional<PlanSpeed>& speed) {
   if (!speed) return "";
   const PlanFigure& tokens = speed->tokens_per_s;
-  return fmt::format(" <span class=\"note\">{} to {} tokens/s, {}</span>", whole(tokens.low),
-                     whole(tokens.high), escape(speed->grade));
+  return fmt::format(" <span class=\"note\">{} to {} tokens/s, {}</span>", speed_number(tokens.low),
+                     speed_number(tokens.high), escape(speed->grade));
 }
 
 /// A gain or a speed with what it is predicted to be between.
@@ -113,8 +113,6 @@ std::string points_text(const PlanPage& page) {
 
 }  // namespace
 
-std::string whole(double value) { return fmt::format("{:.0f}", value); }
-
 std::string figure_cell(const PlanFigure& figure, std::string (*text)(double)) {
   return fmt::format(
       "<td class=\"num\" data-value=\"{:.9g}\">{} <span class=\"note\">{}</span></td>",
@@ -169,15 +167,15 @@ std::string plan_verdict(const PlanPage& page) {
   std::string html = fmt::format(
       "<p class=\"headline\">The best plan is <strong>{}</strong>: {}. About {} TFLOP/s on each "
       "device, a step of {}, {} of memory on the fullest.</p>\n",
-      escape(first.layout), escape(first.choices), whole(first.tflops.value),
+      escape(first.layout), escape(first.choices), speed_number(first.tflops.value),
       rounded_ns(first.step_ns.value), rounded_bytes(first.peak_bytes.value));
   const double share = first.needed_bytes / page.allocatable_bytes;
   html +=
       "<dl class=\"cards\">\n" +
-      card("TFLOP/s per device", whole(first.tflops.value),
-           "predicted, " + interval_note(first.tflops, whole)) +
-      card("tokens/s per device", whole(first.tokens_per_s.value),
-           interval_note(first.tokens_per_s, whole)) +
+      card("TFLOP/s per device", speed_number(first.tflops.value),
+           "predicted, " + interval_note(first.tflops, speed_number)) +
+      card("tokens/s per device", speed_number(first.tokens_per_s.value),
+           interval_note(first.tokens_per_s, speed_number)) +
       card("step time", rounded_ns(first.step_ns.value), interval_note(first.step_ns, rounded_ns)) +
       card("peak memory", rounded_bytes(first.peak_bytes.value),
            fmt::format("{} of what can be allocated<span class=\"meter\"><span "
@@ -209,8 +207,8 @@ std::string plan_table(const PlanPage& page) {
     html += fmt::format("<tr{}><td>{}</td><td class=\"knobs\">{}</td>",
                         i == 0 ? " class=\"winner\"" : "", i + 1,
                         i == 0 ? escape(row.layout + ", " + row.choices) : differences_text(row));
-    html += figure_cell(row.step_ns, rounded_ns) + figure_cell(row.tflops, whole) +
-            figure_cell(row.tokens_per_s, whole) +
+    html += figure_cell(row.step_ns, rounded_ns) + figure_cell(row.tflops, speed_number) +
+            figure_cell(row.tokens_per_s, speed_number) +
             number_cell(row.peak_bytes.value, rounded_bytes(row.peak_bytes.value)) +
             number_cell(page.has_experts ? std::optional(row.load_that_fits) : std::nullopt,
                         escape(row.load_text)) +
@@ -256,8 +254,8 @@ std::string plan_against(const PlanPage& page) {
   std::string html = fmt::format(
       "<p class=\"reason\">Today: {}; {}. {} TFLOP/s on each device ({}), a step of {}, {} "
       "allocated: {}.",
-      escape(theirs.layout), escape(theirs.choices), whole(theirs.tflops.value),
-      interval_note(theirs.tflops, whole), rounded_ns(theirs.step_ns.value),
+      escape(theirs.layout), escape(theirs.choices), speed_number(theirs.tflops.value),
+      interval_note(theirs.tflops, speed_number), rounded_ns(theirs.step_ns.value),
       rounded_bytes(theirs.peak_bytes.value), escape(theirs.verdict));
   const bool has_fit = theirs.missing_bytes <= 0;
   if (!has_fit) {
@@ -295,7 +293,7 @@ std::string plan_batches(const PlanPage& page) {
                         std::to_string(batch.global_batch_size)) +
             number_cell(tokens, base::format_count(tokens)) +
             number_cell(batch.step_ns, rounded_ns(batch.step_ns)) +
-            speed_cell(batch.speed.tokens_per_s.value, whole(batch.speed.tokens_per_s.value),
+            speed_cell(batch.speed.tokens_per_s.value, speed_number(batch.speed.tokens_per_s.value),
                        batch.speed) +
             fmt::format("<td>{}</td></tr>\n", is_planned ? "planned for" : "");
   }

@@ -18,6 +18,7 @@
 #include "kernels/base/error.h"
 #include "sweeps/planning/calibration_cases.h"
 #include "sweeps/planning/machines.h"
+#include "sweeps/planning/row_words.h"
 #include "tuner/planner/rules.h"
 #include "tuner/planner/stages.h"
 
@@ -88,6 +89,14 @@ std::string configuration_of(const PublishedRow& row) {
   return text;
 }
 
+/// Of a row that is not looked at; empty: it is.
+std::string why_left_out(const PublishedRow& row) {
+  if (row.is_suspect) return "suspect: its figures contradict each other or their source";
+  if (!row.reason.empty()) return "cannot be priced: " + shown_of_row(row.reason);
+  if (!row.ran) return "did not run";
+  return row.tokens_per_s.value_or(0) > 0 ? "" : "states no speed";
+}
+
 /// The rule that a run breaks and the row itself does not; null: none.
 const planner::PlanRule* newly_broken(const PlanRun& run, const PlanRun& row) {
   for (const planner::PlanRule* rule : planner::broken_rules(run)) {
@@ -149,7 +158,7 @@ class Way {
                   [&] { run_.global_batch_size = yours.global_batch_size; });
     take_routing();
     if (months_ != 0) {
-      take("software", row_.date, fmt::format("that of {}", asked_.loaded.date),
+      take("software", shown_of_row(row_.date), fmt::format("that of {}", asked_.loaded.date),
            [&] { months_ = 0; });
     }
     return run_;
@@ -170,7 +179,7 @@ class Way {
     try {
       change();
       if (const planner::PlanRule* broken = newly_broken(run_, row_.run)) {
-        condition.why = fmt::format("{}: {}", broken->name, broken->message(run_));
+        condition.why = told_once(broken->name, broken->message(run_));
       } else {
         const double now = rate();
         condition.ratio = now / std::exchange(last_, now);
@@ -184,6 +193,12 @@ class Way {
     }
     if (!condition.ratio) ++num_open_;
     like_.conditions.push_back(std::move(condition));
+  }
+
+  /// A rule with what it says; behind that its name alone.
+  std::string told_once(std::string_view rule, const std::string& message) {
+    return told_.insert(message).second ? fmt::format("{}: {}", rule, message)
+                                        : fmt::format("{}, as above", rule);
   }
 
   void take_if_other(const char* what, int64_t from, int64_t to, const Change& change) {
@@ -248,8 +263,9 @@ class Way {
   PlanRun run_;
   std::string routing_;
   double months_ = 0;
-  double last_ = 0;      ///< priced last
-  size_t num_open_ = 0;  ///< conditions since then, which could not be priced
+  std::set<std::string> told_;  ///< what broken rules say
+  double last_ = 0;             ///< priced last
+  size_t num_open_ = 0;         ///< conditions since then, which could not be priced
   std::shared_ptr<const spec::HardwareSpec> machine_;  ///< of run_, on the way
 };
 
@@ -298,16 +314,12 @@ void compare(const LikeQuestion& question, LikeRun& like) {
 }  // namespace
 
 std::vector<const PublishedRow*> like_rows(const std::vector<PublishedRow>& rows,
-                                           const PlanRun& run, LikeRuns& counts) {
-  counts.num_rows = rows.size();
+                                           const PlanRun& run, LikeRuns& told) {
+  told.num_rows = rows.size();
   std::vector<const PublishedRow*> found;
   for (const PublishedRow& row : rows) {
-    if (row.is_suspect) {
-      ++counts.num_suspect;
-    } else if (!row.reason.empty()) {
-      ++counts.num_unread;
-    } else if (!row.ran || row.tokens_per_s.value_or(0) <= 0) {
-      ++counts.num_without_speed;
+    if (const std::string reason = why_left_out(row); !reason.empty()) {
+      told.left_out.push_back({shown_of_row(row.id), reason});
     } else if (row.run.knobs.task == run.knobs.task && have_same_shape(*row.model, *run.model) &&
                are_of_generation(*row.hardware, *run.hardware)) {
       found.push_back(&row);
@@ -322,9 +334,11 @@ std::vector<const PublishedRow*> like_rows(const std::vector<PublishedRow>& rows
   std::ranges::stable_sort(found, std::less{}, place);
   std::set<std::string> stated;
   std::erase_if(found, [&](const PublishedRow* row) {
-    return !stated.insert(configuration_of(*row)).second;
+    const bool is_new = stated.insert(configuration_of(*row)).second;
+    if (!is_new) told.left_out.push_back({shown_of_row(row->id), "states what another row states"});
+    return !is_new;
   });
-  counts.num_like = found.size();
+  told.num_like = found.size();
   return found;
 }
 

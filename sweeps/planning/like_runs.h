@@ -58,6 +58,12 @@ struct LikeRun {
   std::vector<std::string> notes;  ///< what the comparison leaves open
 };
 
+/// A row that is not looked at.
+struct LeftOutRow {
+  std::string id;
+  std::string reason;
+};
+
 struct LikeRuns {
   std::string file;
   double tokens_per_s = 0;  ///< as of LikeQuestion
@@ -66,18 +72,16 @@ struct LikeRuns {
   std::vector<LikeRun> runs;  ///< the nearest first, at most three
   size_t num_rows = 0;
   size_t num_like = 0;
-  // Rows that are not looked at:
-  size_t num_unread = 0;         ///< that cannot be priced
-  size_t num_suspect = 0;        ///< whose figures contradict each other or their source
-  size_t num_without_speed = 0;  ///< that state none, or did not run
+  /// In the order of the file, but for those that state what an earlier one states: at the end.
+  std::vector<LeftOutRow> left_out;
 };
 
 /// Rows with the model's shape and task of a run, on devices of its generation, the nearest first:
 /// those on the same devices, then by the length of sequences, precision, number of devices, and
 /// the newest software. Of rows that state the same configuration the first. Suspect rows, and what
-/// cannot be priced or states no speed, are none; `counts` gets how many of which.
+/// cannot be priced or states no speed, are none; `told` gets their numbers, and what is left out.
 std::vector<const PublishedRow*> like_rows(const std::vector<PublishedRow>& rows,
-                                           const tuner::planner::PlanRun& run, LikeRuns& counts);
+                                           const tuner::planner::PlanRun& run, LikeRuns& told);
 
 /// `file`: where the rows are from.
 LikeRuns find_like_runs(const std::vector<PublishedRow>& rows, std::string file,
@@ -95,7 +99,7 @@ std::string like_run_share(const LikeRuns& like, const LikeRun& run);
 std::string moved_text(const LikeRuns& like, const LikeRun& run);
 
 std::string to_text(const LikeRuns& like);
-/// "published" and "published_note" of an answer.
+/// "published", "published_left_out" and "published_note" of an answer.
 void add_like_runs(const LikeRuns& like, nlohmann::json& document);
 
 }  // namespace moetune::sweeps

@@ -2,35 +2,64 @@
 // theirs gets to a terminal but on one line.
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
+#include <vector>
 
+#include "reports/format.h"
 #include "reports/or_null.h"
 #include "sweeps/load.h"
 #include "sweeps/planning/change_text.h"
 #include "sweeps/planning/like_runs.h"
+#include "sweeps/planning/row_words.h"
 #include "sweeps/table.h"
 
 namespace moetune::sweeps {
 
 using nlohmann::json;
 using reports::or_null;
+using reports::speed_number;
 using reports::text_or_null;
 
 namespace {
 
+/// Of two speeds.
+std::string ratio_number(double ratio) {
+  constexpr double kPlainFrom = 0.01;
+  constexpr double kPlainTo = 1e4;
+  return ratio >= kPlainFrom && ratio < kPlainTo ? fmt::format("{:.2f}", ratio)
+                                                 : fmt::format("{:.3g}", ratio);
+}
+
 std::string percent(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 
+/// How many rows are left out, and why: reasons that several have by their number, the rest
+/// counted.
 std::string left_out(const LikeRuns& like) {
+  if (like.left_out.empty()) return "";
+  std::vector<std::pair<std::string_view, size_t>> reasons;  // each with how many have it
+  for (const LeftOutRow& row : like.left_out) {
+    const auto known =
+        std::ranges::find(reasons, row.reason, &std::pair<std::string_view, size_t>::first);
+    if (known == reasons.end()) {
+      reasons.emplace_back(row.reason, 1);
+    } else {
+      ++known->second;
+    }
+  }
+  std::ranges::stable_sort(reasons, std::greater{}, &std::pair<std::string_view, size_t>::second);
+  constexpr size_t kMostReasons = 6;
   std::string text;
-  const auto add = [&](size_t count, const char* what) {
-    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
-  };
-  add(like.num_suspect, "suspect");
-  add(like.num_unread, "that cannot be priced");
-  add(like.num_without_speed, "without a speed");
-  return text.empty() ? text : fmt::format(" Left out: {}.", text);
+  for (size_t i = 0; i < std::min(reasons.size(), kMostReasons); ++i) {
+    text += fmt::format("{}{} {}", i == 0 ? "" : "; ", reasons[i].second, reasons[i].first);
+  }
+  size_t rest = 0;
+  for (size_t i = kMostReasons; i < reasons.size(); ++i) rest += reasons[i].second;
+  if (rest > 0) text += fmt::format("; {} for other reasons (--format json has all)", rest);
+  return fmt::format(" Left out: {}: {}.", like.left_out.size(), text);
 }
 
 std::string condition_text(const Condition& condition) {
@@ -60,11 +89,11 @@ std::string like_runs_note(const LikeRuns& like) {
 std::string like_run_title(const PublishedRow& row) {
   const tuner::planner::PlanRun& run = row.run;
   std::string text =
-      fmt::format("{}: {} {}, {} sequences of {} tokens, {}", row.id, row.hardware->num_devices(),
-                  row.hardware->name, run.global_batch_size, run.seq_length,
-                  spec::name_of(run.knobs.precision));
+      fmt::format("{}: {} {}, {} sequences of {} tokens, {}", shown_of_row(row.id),
+                  row.hardware->num_devices(), row.hardware->name, run.global_batch_size,
+                  run.seq_length, spec::name_of(run.knobs.precision));
   for (const std::string* part : {&row.software, &row.date, &row.source}) {
-    if (!part->empty()) text += "; " + *part;
+    if (!part->empty()) text += "; " + shown_of_row(*part);
   }
   return one_line(text);
 }
@@ -72,31 +101,33 @@ std::string like_run_title(const PublishedRow& row) {
 std::string like_run_speed(const LikeRun& run) {
   const RunEstimate& priced = run.estimate;
   return fmt::format(
-      "published {}{:.0f} tokens/s a GPU; priced {:.0f} TFLOP/s ({:.0f} to {:.0f}), {:.0f} "
-      "tokens/s "
-      "({})",
-      run.row.tflops ? fmt::format("{:.0f} TFLOP/s, ", *run.row.tflops) : std::string(),
-      *run.row.tokens_per_s, priced.tflops.value, priced.tflops.low, priced.tflops.high,
-      priced.tokens_per_s.value, priced.grade);
+      "published {}{} tokens/s a GPU; priced {} TFLOP/s ({} to {}), {} tokens/s ({})",
+      run.row.tflops ? speed_number(*run.row.tflops) + " TFLOP/s, " : std::string(),
+      speed_number(*run.row.tokens_per_s), speed_number(priced.tflops.value),
+      speed_number(priced.tflops.low), speed_number(priced.tflops.high),
+      speed_number(priced.tokens_per_s.value), priced.grade);
 }
 
 std::string like_run_share(const LikeRuns& like, const LikeRun& run) {
   if (like.tokens_per_s <= 0) return "";
-  return fmt::format("{} is priced at {:.0f} tokens/s a GPU, {:.2f} times what is published",
-                     like.is_command ? "yours" : "the first plan", like.tokens_per_s,
-                     like.tokens_per_s / *run.row.tokens_per_s);
+  return fmt::format("{} is priced at {} tokens/s a GPU, {} times what is published",
+                     like.is_command ? "yours" : "the first plan", speed_number(like.tokens_per_s),
+                     ratio_number(like.tokens_per_s / *run.row.tokens_per_s));
 }
 
 std::string moved_text(const LikeRuns& like, const LikeRun& run) {
   if (!run.broken_rule.empty()) {
-    return fmt::format("its layout is not legal for {}: {}: {}",
-                       like.is_command ? "yours" : "the plan", run.broken_rule, run.rule_text);
+    const std::string rule = fmt::format("{}: {}", run.broken_rule, run.rule_text);
+    const bool is_told = std::ranges::any_of(
+        run.conditions, [&](const Condition& condition) { return condition.why == rule; });
+    return fmt::format("its layout is not legal for {}: {}", like.is_command ? "yours" : "the plan",
+                       is_told ? run.broken_rule + ", as above" : rule);
   }
   if (!run.moved_tokens_per_s) return "";
-  return fmt::format(
-      "its layout on your GPUs, with your sequences: {:.0f} tokens/s, {:.2f} times {}",
-      *run.moved_tokens_per_s, *run.moved_tokens_per_s / like.tokens_per_s,
-      like.is_command ? "yours" : "the first plan");
+  return fmt::format("its layout on your GPUs, with your sequences: {} tokens/s, {:.2f} times {}",
+                     speed_number(*run.moved_tokens_per_s),
+                     *run.moved_tokens_per_s / like.tokens_per_s,
+                     like.is_command ? "yours" : "the first plan");
 }
 
 std::string to_text(const LikeRuns& like) {
@@ -132,14 +163,18 @@ std::string to_text(const LikeRuns& like) {
 
 void add_like_runs(const LikeRuns& like, json& document) {
   document["published_note"] = like_runs_note(like);
+  document["published_left_out"] = json::array();
+  for (const LeftOutRow& row : like.left_out) {
+    document["published_left_out"].push_back({{"id", row.id}, {"reason", row.reason}});
+  }
   json& published = document["published"] = json::array();
   for (const LikeRun& run : like.runs) {
     const PublishedRow& row = run.row;
     json entry = to_json(run.estimate);
-    entry["id"] = row.id;
-    entry["source"] = row.source;
-    entry["software"] = row.software;
-    entry["date"] = row.date;
+    entry["id"] = shown_of_row(row.id);
+    entry["source"] = shown_of_row(row.source);
+    entry["software"] = shown_of_row(row.software);
+    entry["date"] = shown_of_row(row.date);
     entry["hardware"] = row.hardware_name;
     entry["num_gpus"] = row.hardware->num_devices();
     entry["seq_length"] = row.run.seq_length;

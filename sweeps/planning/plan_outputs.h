@@ -181,7 +181,8 @@ inline constexpr SharedKeys kPathStep = {
     kPathStepKeys};
 
 inline constexpr OutputKey kLikeRunKeys[] = {
-    {"id", "text", "", "Of its row in the file of --published."},
+    {"id", "text", "",
+     "Of its row in the file of --published; of this and the next three the first 120 bytes."},
     {"source", "text", "", "As the row has it."},
     {"software", "text", "", "The same."},
     {"date", "text", "", "The same, of the software's release."},
@@ -226,6 +227,12 @@ inline constexpr SharedKeys kLikeRun = {
 inline constexpr OutputKey kPublishedNote = {
     "published_note", "text", "",
     "--published: which of its runs are told and in which order, or that none is like the user's."};
+inline constexpr OutputKey kLeftOutId = {"published_left_out[].id", "text", "",
+                                         "--published: a row that is not looked at, by its id."};
+inline constexpr OutputKey kLeftOutReason = {
+    "published_left_out[].reason", "text", "",
+    "Why: it is suspect, cannot be priced, did not run, states no speed, or states what another "
+    "row states."};
 inline constexpr OutputKey kPublished = {
     "published[]", "list of objects", "",
     "--published: measured runs like the user's, the nearest first, at most three."};
@@ -259,6 +266,8 @@ inline constexpr OutputKey kEstimateKeys[] = {
     {"rows[].num_unknown_settings", "integer", "", "How many they are."},
     kPublished,
     kPublishedNote,
+    kLeftOutId,
+    kLeftOutReason,
     {"summary.num_rows", "integer", "", "Rows; what follows num_supported is of --rows alone."},
     {"summary.num_supported", "integer", "", "Of those, that could be priced."},
     {"summary.num_priceable", "integer", "", "That state what pricing their figures takes."},
@@ -461,6 +470,8 @@ inline constexpr OutputKey kPlanKeys[] = {
     {"against.num_unknown_settings", "integer", "", "How many they are."},
     kPublished,
     kPublishedNote,
+    kLeftOutId,
+    kLeftOutReason,
 };
 inline constexpr OutputPart kPlanParts[] = {
     {"plans[].", &kEstimate},

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/spec/joined_words.h"
+#include "kernels/base/utf8.h"
 
 namespace moetune::sweeps {
 
@@ -195,6 +196,11 @@ std::string plain_word(std::string_view text) {
   word = word.substr(first, word.find_last_not_of('_') - first + 1);
   constexpr std::string_view kLibrary = "torch.";
   return word.starts_with(kLibrary) ? word.substr(kLibrary.size()) : word;
+}
+
+std::string shown_of_row(std::string_view text) {
+  constexpr size_t kMost = 120;
+  return base::one_line(base::shortened(text, kMost));
 }
 
 std::string row_word_shown(std::string_view text) {

@@ -16,6 +16,8 @@ namespace moetune::sweeps {
 std::string plain_word(std::string_view text);
 /// In quotes, at most 40 bytes of it.
 std::string row_word_shown(std::string_view text);
+/// A text of a row as answers show it: rows are somebody's, and may be long.
+std::string shown_of_row(std::string_view text);
 /// Whether it says that there is none: empty, none, no, off, false.
 bool is_none_word(std::string_view text);
 /// Whether it says that nothing is known: empty, unknown, not stated, unspecified, n/a.

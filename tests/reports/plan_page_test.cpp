@@ -164,10 +164,15 @@ BOOST_AUTO_TEST_CASE(other_batches_are_a_table) {
 BOOST_AUTO_TEST_CASE(the_fullest_rank_is_named) {
   PlanPage page = sample_plan();
   BOOST_TEST(has(render_plan(page),
-                 "The fullest rank is <strong>0</strong>, the first of stage 0: 60.0 GiB."));
+                 "The fullest rank is <strong>0</strong>, the first of stage 0: 60.0 GiB are "
+                 "allocated. Its others"));
   page.stages[1].bytes = {70 * kGiB, kGiB};
+  page.stages[1].allocated_bytes = 70 * kGiB;
   const std::string html = render_plan(page);
-  BOOST_TEST(has(html, "The fullest rank is <strong>8</strong>, the first of stage 1: 71.0 GiB."));
+  BOOST_TEST(has(html,
+                 "The fullest rank is <strong>8</strong>, the first of stage 1: 70.0 GiB are "
+                 "allocated; with the pool of graphs and buffers of the dispatcher it needs 71.0 "
+                 "GiB. Its others"));
   BOOST_TEST(has(html, "<tr><td>1</td><td class=\"num\" data-value=\"8\">8</td>"));
 }
 

@@ -62,8 +62,8 @@ inline reports::PlanPage sample_plan(const std::string& text = "") {
                   {1, 1, 8, 1, 5, 0, reports::PlanMark{text + "tp 1", 500 * kGiB, 1500, false}, ""},
                   {4, 1, 8, 1, 0, 0, {}, text + "tp_divides_heads"}};
   page.memory_terms = {text + "weights", "saved activations"};
-  page.stages = {{text + "loss", {20 * kGiB, 40 * kGiB}},
-                 {text + "loss", {10 * kGiB, 5 * kGiB}, 8}};
+  page.stages = {{text + "loss", {20 * kGiB, 40 * kGiB}, 0, 60 * kGiB},
+                 {text + "loss", {10 * kGiB, 5 * kGiB}, 8, 15 * kGiB}};
   page.step_parts = {{text + "products", 1.5}, {"bubble", 0.5}};
   reports::PlanPlayed& played = page.played.emplace();
   played.step_ns = 1'000'000;

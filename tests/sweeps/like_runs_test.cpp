@@ -160,12 +160,25 @@ BOOST_AUTO_TEST_CASE(what_is_no_like_run_is_left_out) {
   const LikeRuns like = Command().beside(rows);
   BOOST_TEST(ids_of(like) == std::vector<std::string>{"like"}, boost::test_tools::per_element());
   BOOST_TEST(like.num_rows == rows.size());
-  BOOST_TEST(like.num_suspect == 1U);
-  BOOST_TEST(like.num_unread == 1U);
-  BOOST_TEST(like.num_without_speed == 2U);
-  BOOST_TEST(says(like_runs_note(like),
-                  "Left out: 1 suspect, 1 that cannot be priced, 2 without a speed."),
-             like_runs_note(like));
+  const std::vector<std::pair<std::string, std::string>> expected = {
+      {"suspect", "suspect: "},
+      {"oom", "did not run"},
+      {"silent", "states no speed"},
+      {"unread", "cannot be priced: "},
+      {"again", "states what another row states"}};
+  BOOST_TEST_REQUIRE(like.left_out.size() == expected.size());
+  json document;
+  add_like_runs(like, document);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    BOOST_TEST(like.left_out[i].id == expected[i].first);
+    BOOST_TEST(like.left_out[i].reason.starts_with(expected[i].second), like.left_out[i].reason);
+    BOOST_TEST(document["published_left_out"][i]["id"] == expected[i].first);
+    BOOST_TEST(document["published_left_out"][i]["reason"] == like.left_out[i].reason);
+  }
+  // What the row lacks is told.
+  BOOST_TEST(says(like.left_out[3].reason, "micro_batch_size"), like.left_out[3].reason);
+  BOOST_TEST(says(like_runs_note(like), "Left out: 5: 1 suspect"), like_runs_note(like));
+  BOOST_TEST(says(like_runs_note(like), "; 1 states no speed; "), like_runs_note(like));
   // A vocabulary that is padded, and a layer that looks further ahead, make no other model.
   const LikeRuns padded = Command().beside(json::array({row_with("padded", [](json& row) {
     row["model"]["vocab_size"] = row["model"]["vocab_size"].get<int64_t>() + 640;
@@ -329,6 +342,63 @@ BOOST_AUTO_TEST_CASE(texts_of_rows_stay_on_their_line) {
   BOOST_TEST(!says(text, "\x1b"));
   BOOST_TEST(!says(text, "\x07"));
   BOOST_TEST(!says(text, "\nfake"), text);
+  // Nor are they as long as they like.
+  const std::string endless(100'000, 'x');
+  const LikeRuns filled =
+      Command().beside(json::array({row_with("flat",
+                                             [&](json& row) {
+                                               row["id"] = row["source"] = endless;
+                                               row["software"]["name"] =
+                                                   row["software"]["version"] = endless;
+                                               row["software"]["date"] = "2025-09" + endless;
+                                             }),
+                                    row_with("suspect", [&](json& row) {
+                                      row["id"] = endless;
+                                      row["suspect"] = true;
+                                    })}));
+  BOOST_TEST_REQUIRE(filled.runs.size() == 1);
+  BOOST_TEST(like_run_title(filled.runs[0].row).size() < 1000);
+  json document;
+  add_like_runs(filled, document);
+  for (const char* key : {"id", "source", "software", "date"}) {
+    BOOST_TEST(document["published"][0][key].get<std::string>().size() < 200, key);
+  }
+  BOOST_TEST(document["published_left_out"][0]["id"].get<std::string>().size() < 200);
+  BOOST_TEST(document["published"][0]["conditions"].dump().size() < 2000);
+}
+
+BOOST_AUTO_TEST_CASE(speeds_of_any_size_have_few_digits) {
+  const auto speed_of = [](double tokens_per_s) {
+    const LikeRuns like = Command().beside(json::array(
+        {row_with("flat", [&](json& row) { row["tokens_per_s_per_gpu"] = tokens_per_s; })}));
+    BOOST_TEST_REQUIRE(like.runs.size() == 1);
+    return like_run_speed(like.runs[0]) + "; " + like_run_share(like, like.runs[0]);
+  };
+  BOOST_TEST(says(speed_of(9000.4), "published 9000 tokens/s"), speed_of(9000.4));
+  BOOST_TEST(says(speed_of(0.0123), "published 0.0123 tokens/s"), speed_of(0.0123));
+  BOOST_TEST(says(speed_of(1.5e17), "published 1.5e+17 tokens/s"), speed_of(1.5e17));
+  for (const double tokens_per_s : {1e-9, 0.5, 1e12, 1e18}) {
+    BOOST_TEST(speed_of(tokens_per_s).size() < 200, speed_of(tokens_per_s));
+  }
+}
+
+// One rule that several conditions break is said once.
+BOOST_AUTO_TEST_CASE(a_rule_is_said_once) {
+  const LikeRuns like = Command(kCommand, 8).beside(json::array({row_with("wide", [](json& row) {
+    row["ep"] = 16;
+    row["seq_length"] = 8192;
+    row["global_batch_size"] = 512;
+  })}));
+  BOOST_TEST_REQUIRE(like.runs.size() == 1);
+  const LikeRun& run = like.runs[0];
+  BOOST_TEST_REQUIRE(run.conditions.size() == 3);
+  const std::string& first = run.conditions[0].why;
+  BOOST_TEST(says(first, run.rule_text), first);
+  for (size_t i = 1; i < run.conditions.size(); ++i) {
+    BOOST_TEST(run.conditions[i].why == run.broken_rule + ", as above");
+  }
+  BOOST_TEST(moved_text(like, run) ==
+             "its layout is not legal for yours: " + run.broken_rule + ", as above");
 }
 
 BOOST_FIXTURE_TEST_CASE(a_plan_shows_published_runs, Cli) {
@@ -373,6 +443,7 @@ BOOST_FIXTURE_TEST_CASE(a_plan_shows_published_runs, Cli) {
   BOOST_TEST(says(first["path"].dump(), "--tensor-model-parallel-size 1"), first["path"].dump());
   BOOST_TEST(document["published"][1]["broken_rule"].is_string());
   BOOST_TEST(says(document["published_note"].get<std::string>(), "1 suspect"));
+  BOOST_TEST(document["published_left_out"].size() == 1U);
   tests::check_printed("plan", {document},
                        [](const std::string& key) { return key.starts_with("published"); });
   const std::string html = tests::read_text(page);

@@ -337,9 +337,9 @@ BOOST_AUTO_TEST_CASE(the_optimizer_offloads_what_its_program_does) {
         plan::for_each(program, [&](const Item&, const Segment&, const Instr& instr) {
           if (instr.verb == Verb::copy) copied += f64(instr.cost.bytes);
         });
-        constexpr double kHostLink = 25e9;  // of plans, on every machine
         const double planned = predict_step(run, {}).part(TimePart::optimizer) - all;
-        BOOST_TEST(planned * kHostLink == copied, tt::tolerance(1e-6));
+        BOOST_TEST(planned * plan::host_link_bytes_per_s(*run.hardware) == copied,
+                   tt::tolerance(1e-6));
       }
     }
   });

@@ -462,11 +462,10 @@ class StepPricer {
     constexpr double kBytes = 4 + 2 * 12 + 2;
     step.part(TimePart::optimizer) =
         rates_.optimizer_factor * owned * kBytes / hw_.memory_bytes_per_s;
-    // State in the host's memory goes over its link twice. The link is not the hardware file's: one
-    // published run keeps its state there, and the rates were fitted with it priced like this.
-    constexpr double kHostLink = 25e9;
-    step.part(TimePart::optimizer) +=
-        static_cast<double>(k_.optimizer_offload_ratio) * owned * 24 / kHostLink;
+    // State in the host's memory goes over its link twice.
+    constexpr double kCopied = 2 * 12;
+    step.part(TimePart::optimizer) += static_cast<double>(k_.optimizer_offload_ratio) * owned *
+                                      kCopied / plan::host_link_bytes_per_s(hw_);
   }
 
   const PlanRun& run_;

@@ -4,7 +4,9 @@ SHELL := /bin/bash
 
 # What the distribution has too old comes from .deps/ (see scripts/install-deps.sh); the folders may be absent.
 export PATH := $(CURDIR)/.deps/cmake/cmake/data/bin:$(CURDIR)/.deps/node/bin:$(PATH)
-JOBS ?= $(shell nproc)
+# As many as there are cores, and as the memory holds: one compiler takes up to 1.4 GB.
+JOBS ?= $(shell awk -v cores=$$(nproc) '/^MemAvailable/ { fit = int($$2 / 1400000) } \
+  END { print fit < 1 ? 1 : fit < cores ? fit : cores }' /proc/meminfo)
 BIN := build/release/bin
 HEADERS_ALONE := all_verify_interface_header_sets
 

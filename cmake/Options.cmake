@@ -23,9 +23,9 @@ if(MOETUNE_SANITIZE)
 endif()
 target_include_directories(moetune_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 
-# From nothing, sources are compiled eight at a time, so that a library's templates are instantiated once for eight, and
-# the libraries' headers that nearly every source reads once for all (not for sanitizers, which keep all warnings). Not
-# where ccache is, which would not know a source again then: such a build finds forgotten #includes.
+# From nothing, sources are compiled sixteen at a time, so that a library's templates are instantiated once for sixteen,
+# and the libraries' headers that nearly every source reads once for all (not for sanitizers, which keep all warnings).
+# Not where ccache is, which would not know a source again then: such a build finds forgotten #includes.
 find_program(CCACHE_PROGRAM ccache)
 set(PRECOMPILES ON)
 if(CCACHE_PROGRAM OR MOETUNE_SANITIZE)
@@ -33,6 +33,9 @@ if(CCACHE_PROGRAM OR MOETUNE_SANITIZE)
 endif()
 if(NOT CCACHE_PROGRAM AND NOT DEFINED CMAKE_UNITY_BUILD)
   set(CMAKE_UNITY_BUILD ON)
+endif()
+if(NOT DEFINED CMAKE_UNITY_BUILD_BATCH_SIZE)
+  set(CMAKE_UNITY_BUILD_BATCH_SIZE 16)
 endif()
 if(CMAKE_UNITY_BUILD)  # a source is no header
   target_compile_options(moetune_flags INTERFACE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)

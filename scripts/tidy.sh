@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # clang-tidy's short list (.clang-tidy) over the project's sources, as errors. Needs a configured build folder (preset
-# tidy; built it need not be). That builds twenty sources as one, which reads their headers once.
+# tidy; built it need not be). That builds sixteen sources as one, which reads their headers once.
 #   scripts/tidy.sh BUILD_FOLDER [SOURCE...]     all sources that the build compiles, or those that hold the named ones
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -37,7 +37,7 @@ namespace {
 namespace fs = std::filesystem;
 using spec::TrialStatus;
 
-constexpr size_t kMaxMessageBytes = 2000;
+constexpr size_t kMaxReasonBytes = 2000;
 constexpr int64_t kMaxLogBytes = 64 << 10;
 // What a launcher adds to a signal's number when it passes on how a rank ended.
 constexpr int kSignalExitBase = 128;
@@ -152,7 +152,7 @@ std::string last_message(const std::string& stderr_text) {
       message = line;
     }
   }
-  return message.substr(0, kMaxMessageBytes);
+  return message.substr(0, kMaxReasonBytes);
 }
 
 Ending judge(const WatchEnd& end, const std::string& message, const RunnerOptions& options) {

@@ -55,7 +55,7 @@ bool may_be_one(Framework a, Framework b) {
 
 /// One setting of a run as a log states it.
 struct StatedValue {
-  enum class Source : uint8_t { line, command, dump, summary, json };
+  enum class Source : uint8_t { line, command, dump, summary, echoed_json };
   Source source = Source::line;
   std::string text;
   std::optional<double> number;
@@ -133,7 +133,7 @@ StatedValues stated_values(const ForeignLog& log) {
     const EchoedConfig::Form form = echo->config.form;
     const Source source = form == EchoedConfig::Form::argument_dump    ? Source::dump
                           : form == EchoedConfig::Form::bridge_summary ? Source::summary
-                                                                       : Source::json;
+                                                                       : Source::echoed_json;
     for (const EchoedSetting& setting : echo->config.settings) {
       const spec::dialects::Row* row = row_of_echoed(setting.key, form, *dialect);
       if (row != nullptr) add_statement(values, row->name, source, setting.value, file);

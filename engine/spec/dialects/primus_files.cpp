@@ -97,7 +97,7 @@ size_t num_nodes_in(const Node& node) {
 }
 
 /// Where a name leads from a folder, both below the folder of all files; empty: out of that.
-std::string joined(std::string_view folder, std::string_view name) {
+std::string place_from(std::string_view folder, std::string_view name) {
   const fs::path path(name);
   if (name.empty() || path.is_absolute()) return {};
   std::string place = (fs::path(folder) / path).lexically_normal().generic_string();
@@ -226,7 +226,7 @@ Node Chains::with_bases(Node root, const std::string& place, int depth) {
     }
     for (const std::string& name : names) {
       std::vector<std::string> places;
-      add_place(joined(folder_of(place), name), places);
+      add_place(place_from(folder_of(place), name), places);
       const Node& base = read(places, name, depth);
       if (naming.is_old) {
         Node with_whole_keys = base;
@@ -252,10 +252,10 @@ const Node& Chains::preset(std::string_view kind, std::string_view framework,
     is_top = folder.empty();
     for (const std::string_view configs : {"primus/configs", "configs"}) {
       const std::string below = fmt::format("{}/{}/{}", configs, kind, framework);
-      add_place(joined(joined(folder, below), file), places);
+      add_place(place_from(place_from(folder, below), file), places);
     }
   }
-  add_place(joined(folder_of(in_.options.place), file), places);
+  add_place(place_from(folder_of(in_.options.place), file), places);
   return read(places, file, 0);
 }
 

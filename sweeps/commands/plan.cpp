@@ -76,6 +76,16 @@ std::vector<Fixed> fixed_knobs(const CommandOptions& options, spec::PlanKnobs& b
   return fixed;
 }
 
+/// Throws base::UsageError for a choice about experts of a model that has none.
+void refuse_experts_of_dense(const spec::ModelSpec& model, const std::vector<Fixed>& fixed) {
+  if (model.num_experts > 0) return;
+  for (const Fixed& one : fixed) {
+    if (!one.row->is_of_experts || one.value == get_plan_knob({}, *one.row)) continue;
+    throw base::UsageError(fmt::format("--fix {}={} is about experts, and the model has none",
+                                       one.row->name, one.value));
+  }
+}
+
 /// For a question without a legal configuration. Throws base::UsageError if the fixed knobs by
 /// themselves break no rule: then the search has just not tried their values.
 void refuse_unsearched(const planner::PlanQuestion& question, const std::vector<Fixed>& fixed) {
@@ -411,6 +421,7 @@ int run_plan_command(const CommandOptions& options) {
   question.load = options.ratio("imbalance", 1, 1000, 1);
   question.memory_ratio = options.ratio("memory", 0.01, 1, 1);
   const std::vector<Fixed> fixed = fixed_knobs(options, question.base);
+  refuse_experts_of_dense(*question.model, fixed);
   question.keeps = [&fixed, wanted = question.base](const spec::PlanKnobs& knobs) {
     return std::ranges::all_of(
         fixed, [&](const Fixed& one) { return have_same(*one.row, knobs, wanted); });

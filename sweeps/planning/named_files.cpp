@@ -278,6 +278,23 @@ std::string settings_text(const dialects::UnpricedSettings& settings) {
   return text;
 }
 
+namespace {
+
+/// What a run's own words say of experts. An echo has a parser's defaults, too.
+std::vector<std::string> keys_of_experts(const dialects::RunConfig& config) {
+  std::vector<std::string> keys;
+  if (config.is_echo || config.is_whole) return keys;
+  for (const dialects::StatedSetting& setting : config.stated) {
+    const std::string_view key = setting.key;
+    const std::string_view name = key.substr(key.rfind('.') == key.npos ? 0 : key.rfind('.') + 1);
+    const bool is_of_experts = name.find("moe") != name.npos || name.find("expert") != name.npos;
+    if (is_of_experts && std::ranges::find(keys, key) == keys.end()) keys.emplace_back(key);
+  }
+  return keys;
+}
+
+}  // namespace
+
 OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec::ModelSpec> model,
                    std::shared_ptr<const spec::HardwareSpec> hardware) {
   OwnedRun owned;
@@ -316,6 +333,13 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   owned.model = std::move(model);
   owned.hardware = std::move(hardware);
   owned.notes = config.notes;
+  if (owned.model->num_experts == 0) {
+    const std::vector<std::string> keys = keys_of_experts(config);
+    if (!keys.empty()) {
+      owned.notes.push_back(fmt::format("the model has no experts, and nothing follows from {}",
+                                        dialects::text_of_keys(keys)));
+    }
+  }
   owned.settings = dialects::unpriced_settings(config);
   // The name of a recipe has said the model.
   if (!sizes.recipe.empty()) std::erase(owned.settings.unknown, dialects::kRecipeOption);

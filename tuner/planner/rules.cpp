@@ -173,8 +173,9 @@ constexpr PlanRule kRules[] = {
        return has_experts(run) ? divides(run.knobs.ep, run.model->num_experts) : run.knobs.ep == 1;
      },
      [](Run run) {
-       return fmt::format("ep {} does not divide the {} experts", run.knobs.ep,
-                          run.model->num_experts);
+       return has_experts(run) ? fmt::format("ep {} does not divide the {} experts", run.knobs.ep,
+                                             run.model->num_experts)
+                               : fmt::format("ep {}, and the model has no experts", run.knobs.ep);
      },
      kAnyEngine},
     {"etp_divides_width",
@@ -183,8 +184,9 @@ constexpr PlanRule kRules[] = {
                                : run.knobs.etp == 1;
      },
      [](Run run) {
-       return fmt::format("etp {} does not divide the experts' width {}", run.knobs.etp,
-                          run.model->moe_ffn_size);
+       return has_experts(run) ? fmt::format("etp {} does not divide the experts' width {}",
+                                             run.knobs.etp, run.model->moe_ffn_size)
+                               : fmt::format("etp {}, and the model has no experts", run.knobs.etp);
      },
      kAnyEngine},
     {"ep_divides_plane",
@@ -241,7 +243,10 @@ constexpr PlanRule kRules[] = {
                   (k.ep > 1 && k.dispatcher != spec::Dispatcher::allgather &&
                    (k.pp == 1 || num_virtual_stages(run) > 1));
          },
-         [](Run) {
+         [](Run run) {
+           if (!has_experts(run)) {
+             return std::string("overlap of the experts' exchange, and the model has no experts");
+           }
            return std::string(
                "overlap of the experts' exchange needs ep, an all-to-all dispatcher, and virtual "
                "stages where there are pipeline stages");

@@ -136,15 +136,17 @@ class StageParts {
 };
 
 plan::PlayResult played_with(const spec::TrialSpec& spec, const CompiledStep& compiled,
-                             const Calibration& calibration, plan::PlayOptions options) {
+                             const Calibration& calibration, const plan::PlayOptions& options,
+                             const PlayedTimes& times = {}) {
   return plan::play(
       spec.hardware, compiled.ranks(),
       [&](const plan::Position& at, const plan::Instr& instr, const plan::OpCost& cost) {
         if (instr.verb == plan::Verb::host) return plan::host_work_ns(cost);
         if (instr.verb == plan::Verb::copy) return plan::host_copy_ns(spec.hardware, cost);
-        return plan::slowed_ns(spec.hardware,
-                               calibration.duration_ns(spec.hardware, instr.op, instr.pass, cost),
-                               at.num_collectives);
+        const int64_t alone =
+            times.op_of ? times.op_of(at, instr, cost)
+                        : calibration.duration_ns(spec.hardware, instr.op, instr.pass, cost);
+        return plan::slowed_ns(spec.hardware, alone, at.num_collectives);
       },
       options);
 }
@@ -234,7 +236,7 @@ CostEstimate play_step(const spec::TrialSpec& spec, const CompiledStep& compiled
 
 PlayedStep play_traced(const spec::TrialSpec& spec, const CompiledStep& compiled,
                        const Calibration& calibration, int64_t most_records,
-                       const plan::TransferOf& transfer_of) {
+                       const PlayedTimes& times) {
   const plan::Layout layout = plan::layout_of(spec.knobs);
   const std::vector<plan::PlayedRank> ranks = compiled.ranks();
   PlayedStep step;
@@ -243,7 +245,7 @@ PlayedStep play_traced(const spec::TrialSpec& spec, const CompiledStep& compiled
   std::vector<StageParts> stages(ranks.size(), StageParts(spec.hardware));
   plan::PlayOptions options;
   options.level = profiler::TraceLevel::ops;
-  options.transfer_of = transfer_of;
+  options.transfer_of = times.transfer_of;
   options.keeps_record = [&](size_t place, const profiler::TraceRecord& record) {
     stages[place].add(record);
     if (!step.is_thinned) return true;
@@ -251,7 +253,7 @@ PlayedStep play_traced(const spec::TrialSpec& spec, const CompiledStep& compiled
     return most_records > 0 && (micro_batch <= 0 || micro_batch == step.num_micro_batches / 2 ||
                                 micro_batch == step.num_micro_batches - 1);
   };
-  plan::PlayResult played = played_with(spec, compiled, calibration, options);
+  plan::PlayResult played = played_with(spec, compiled, calibration, options, times);
   CostEstimate& estimate = step.estimate;
   estimate.step_ns = played.step_ns;
   estimate.grade = calibration.is_empty() ? Grade::analytic : Grade::calibrated;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -44,11 +45,20 @@ CostEstimate play_step(const spec::TrialSpec& spec, const Calibration& calibrati
 CostEstimate play_step(const spec::TrialSpec& spec, const CompiledStep& compiled,
                        const Calibration& calibration);
 
+/// How long operations and transfers last, in the place of what machine and calibration say.
+struct PlayedTimes {
+  plan::TransferOf transfer_of{};
+  /// Of an operation alone on the device; unset: as calibrated.
+  std::function<int64_t(const plan::Position& at, const plan::Instr& instr,
+                        const plan::OpCost& cost)>
+      op_of{};
+};
+
 /// The same with its records. Time and parts are those of the whole step, however many records are
 /// kept. `most_records`: of all stages together, 0: none are wanted.
 PlayedStep play_traced(const spec::TrialSpec& spec, const CompiledStep& compiled,
                        const Calibration& calibration, int64_t most_records,
-                       const plan::TransferOf& transfer_of = {});
+                       const PlayedTimes& times = {});
 
 /// The played step, corrected by what finished trials took. Deterministic given the trials added.
 class CostModel {

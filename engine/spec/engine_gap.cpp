@@ -165,13 +165,14 @@ constexpr PlannedPass kPlannedPasses[] = {
      },
      "fused attention stands for it"},
     {[](Planned k) {
-      return where(k.fused_grouped_mlp, "experts' products and activation in one kernel");
-    }},
+       return where(k.fused_grouped_mlp, "experts' products and activation in one kernel");
+     },
+     "", true},
     {[](Planned k) { return where(!k.moe_grouped_gemm, "experts whose products are not grouped"); },
-     "grouped products stand for them"},
+     "", true},
     {[](Planned k) { return where(k.delay_wgrad_compute, "delayed weight gradients"); }},
     {[](Planned k) { return where(k.fp8_param_gather, "weights that are gathered in FP8"); }},
-    {[](Planned k) { return where(k.fp8_attention, "attention in FP8"); }},
+    {[](Planned k) { return where(k.fp8_attention, "attention in FP8"); }, "", true},
     {[](Planned k) {
       return where(k.tp_comm_overlap && k.tp > 1, "overlap of tensor parallelism's communication");
     }},

@@ -69,7 +69,8 @@ std::vector<std::string> values_of(const spec::PlanKnobRow& row, const PlanKnobs
 /// What is played: the trial, what only plans know, and what it comes to.
 std::pair<nlohmann::json, int64_t> played(const PlanRun& run, plan::Planned& planned) {
   planned = plan::planned_of(computed_knobs(run));
-  return {to_json(trial_of(run, {})), play_plan(run, {}, false).estimate.step_ns};
+  return {to_json(trial_of(run)),
+          play_plan(run, samples::rates_of_devices(), false).estimate.step_ns};
 }
 
 }  // namespace
@@ -135,8 +136,8 @@ BOOST_AUTO_TEST_CASE(what_has_a_price_alone_is_named) {
   run.knobs = narrow.knobs = usual_knobs();
   narrow.knobs.exp_avg = narrow.knobs.exp_avg_sq = spec::StateType::bf16;
   BOOST_TEST(not_played(narrow).empty());
-  BOOST_TEST(play_plan(narrow, {}, false).estimate.step_ns <
-             play_plan(run, {}, false).estimate.step_ns);
+  BOOST_TEST(play_plan(narrow, samples::rates_of_devices(), false).estimate.step_ns <
+             play_plan(run, samples::rates_of_devices(), false).estimate.step_ns);
 }
 
 // Of the weights' gathering a step waits for what the next step's forward does not hide.
@@ -145,7 +146,7 @@ BOOST_AUTO_TEST_CASE(gathered_weights_are_hidden_as_they_are_priced) {
   const spec::HardwareSpec hardware = samples::machine(8);
   PlanRun run = samples::run_of(model, hardware);
   run.knobs.dp = 8;
-  Rates rates;
+  Rates rates = samples::rates_of_devices();
   const auto step_ns = [&](double exposed) {
     rates.data_exposed = exposed;
     return play_plan(run, rates, false).estimate.step_ns;

@@ -105,7 +105,7 @@ inline void for_layouts(const Models& models, const Body& body) {
 
 /// Of the first rank of a pipeline stage.
 inline plan::StepProgram program_of(const PlanRun& run, int64_t stage) {
-  return plan::compile(trial_of(run, {}), static_cast<int>(stage * run.knobs.stage_ranks()),
+  return plan::compile(trial_of(run), static_cast<int>(stage * run.knobs.stage_ranks()),
                        plan::planned_of(computed_knobs(run)));
 }
 

@@ -260,7 +260,7 @@ std::vector<StepProgram> narrow_programs_of(PlanRun& run, spec::PrecisionRecipe 
   std::vector<StepProgram> programs;
   for (int stage = 0; stage < run.knobs.pp; ++stage) {
     const auto rank = static_cast<int>(stage * run.knobs.stage_ranks());
-    programs.push_back(plan::compile(trial_of(run, {}), rank, planned));
+    programs.push_back(plan::compile(trial_of(run), rank, planned));
   }
   return programs;
 }

@@ -348,9 +348,9 @@ BOOST_AUTO_TEST_CASE(the_optimizer_offloads_what_its_program_does) {
 // What is waited for at the end of the step is copies, and not the losses behind them.
 BOOST_AUTO_TEST_CASE(copies_of_the_optimizer_have_a_part_of_the_played_step) {
   with_run(samples::moe_model(), {.dp = 2}, [](PlanRun& run) {
-    const CostEstimate plain = play_plan(run, {}, false).estimate;
+    const CostEstimate plain = play_plan(run, samples::rates_of_devices(), false).estimate;
     run.knobs.optimizer_offload_ratio = 1;
-    const CostEstimate step = play_plan(run, {}, false).estimate;
+    const CostEstimate step = play_plan(run, samples::rates_of_devices(), false).estimate;
     double copied = 0;
     plan::for_each(program_of(run, 0), [&](const Item&, const Segment&, const Instr& instr) {
       if (instr.verb == Verb::copy) copied += f64(instr.cost.bytes);
@@ -365,7 +365,9 @@ BOOST_AUTO_TEST_CASE(copies_of_the_optimizer_have_a_part_of_the_played_step) {
 BOOST_AUTO_TEST_CASE(what_only_plans_know_is_played) {
   for (const auto& [name, model] : samples::usual_models()) {
     with_run(model, {.dp = 2, .pp = 2}, [](PlanRun& run) {
-      const auto step_ns = [&] { return play_plan(run, {}, false).estimate.step_ns; };
+      const auto step_ns = [&] {
+        return play_plan(run, samples::rates_of_devices(), false).estimate.step_ns;
+      };
       const int64_t plain = step_ns();
       spec::PlanKnobs& k = run.knobs;
       const spec::PlanKnobs before = k;

@@ -219,7 +219,7 @@ BOOST_AUTO_TEST_CASE(a_step_computes_what_its_program_does) {
 
 /// What the first rank sends in the first forward exchange of that op.
 int64_t bytes_sent(const PlanRun& run, spec::DType dtype, Op op) {
-  spec::TrialSpec trial = trial_of(run, {});
+  spec::TrialSpec trial = trial_of(run);
   trial.dtype = dtype;
   const StepProgram program = plan::compile(trial, 0);
   const plan::BalancedBindings bindings(trial, 0);
@@ -407,7 +407,7 @@ BOOST_AUTO_TEST_CASE(a_pipeline_waits_as_its_played_programs_do) {
       {.pp = 2}, {.pp = 4}, {.pp = 2, .vpp = 2}, {.pp = 4, .vpp = 2}};
   for (const Sizes& sizes : layouts) {
     with_run(model, sizes, [&](PlanRun& run) {
-      spec::TrialSpec trial = trial_of(run, {});
+      spec::TrialSpec trial = trial_of(run);
       trial.hardware = {};  // links and host are free
       trial.hardware.num_nodes = 1;
       trial.hardware.devices_per_node = sizes.pp;
@@ -463,7 +463,7 @@ BOOST_AUTO_TEST_CASE(a_played_step_overlaps_micro_batches) {
     const auto seconds = [&](bool has_overlap) {
       run.knobs.overlap_moe_expert_parallel_comm = has_overlap;
       BOOST_TEST(not_played(run).empty());
-      BOOST_TEST(trial_of(run, {}).knobs.ep_chunks_forward == 1);
+      BOOST_TEST(trial_of(run).knobs.ep_chunks_forward == 1);
       return play_plan(run, {}, false).estimate.step_ns;
     };
     BOOST_TEST(seconds(true) < seconds(false));
@@ -475,9 +475,16 @@ BOOST_AUTO_TEST_CASE(what_is_computed_in_32_bits_is_played_so) {
   const spec::ModelSpec model = samples::moe_model();
   with_run(model, {.tp = 2}, [](PlanRun& run) {
     run.is_of_megatron = false;
-    const auto rate_of = [](const PlanRun& one, spec::Work work) {
-      const spec::HardwareSpec machine = trial_of(one, {}).hardware;
-      return machine.peak_flops_per_s * machine.efficiency[static_cast<size_t>(work)];
+    Rates rates;
+    rates.product_half_rows = rates.grouped_half_rows = 0;
+    const auto rate_of = [&](const PlanRun& one, spec::Work work) {
+      OpWork op;
+      op.work = work;
+      op.op = work == spec::Work::product     ? Op::qkv_proj
+              : work == spec::Work::attention ? Op::core_attn
+                                              : Op::expert_fc1;
+      op.flops = 1e15;
+      return op.flops / op_price(one, rates)(op, spec::PrecisionRecipe::bf16);
     };
     BOOST_TEST(not_played(run) == std::vector<std::string>{"fp32 products"}, tt::per_element());
     PlanRun narrow = run;
@@ -508,11 +515,13 @@ BOOST_AUTO_TEST_CASE(narrow_products_are_played_at_their_rate) {
       run.hardware = &hardware;
       run.knobs.precision = recipe;
       BOOST_TEST(not_played(run).empty());
-      const spec::HardwareSpec machine = trial_of(run, rates).hardware;
-      const auto rate_of = [&](Op op, spec::PrecisionRecipe of) {
-        plan::OpCost cost{int64_t{1} << 50, 0};
-        cost.recipe = of;
-        return 1e9 * f64(cost.flops) / f64(plan::roofline_ns(machine, op, cost));
+      const OpPrice price = op_price(run, rates);
+      const auto rate_of = [&](Op name, spec::PrecisionRecipe of) {
+        OpWork op;
+        op.op = name;
+        op.work = plan::op_row(name).work;
+        op.flops = 1e15;
+        return op.flops / price(op, of);
       };
       const double narrow = product_flops_per_s(rates, hardware, recipe, false);
       const double wide = product_flops_per_s(rates, hardware, spec::PrecisionRecipe::bf16, false);
@@ -527,7 +536,7 @@ BOOST_AUTO_TEST_CASE(stages_have_the_layers_of_their_programs) {
   const spec::ModelSpec model = samples::dense_model();
   const auto check = [&](const PlanRun& run) {
     const std::vector<Chunk> planned = chunks_of(run);
-    const std::vector<plan::StageLayers> split = plan::split_layers(model, trial_of(run, {}).knobs);
+    const std::vector<plan::StageLayers> split = plan::split_layers(model, trial_of(run).knobs);
     BOOST_TEST_REQUIRE(planned.size() == split.size());
     for (size_t i = 0; i < split.size(); ++i) {
       BOOST_TEST(planned[i].first == split[i].first, "stage " << i);
@@ -546,7 +555,7 @@ BOOST_AUTO_TEST_CASE(stages_have_the_layers_of_their_programs) {
     BOOST_TEST(chunks_of(run)[1].count == 3);
     run.stages = unwritten_stages(run);  // as plans have them
     check(run);
-    BOOST_TEST(trial_of(run, {}).knobs.decoder_first_pipeline_num_layers == 1);
+    BOOST_TEST(trial_of(run).knobs.decoder_first_pipeline_num_layers == 1);
     run.knobs.first_stage_layers = 2;
     run.knobs.last_stage_layers = 0;
     run.knobs.vpp = 2;

@@ -1,6 +1,7 @@
 // Small models and machines for the planner's tests.
 #pragma once
 
+#include "tuner/planner/rates.h"
 #include "tuner/planner/run.h"
 #include "tuner/planner/search.h"
 
@@ -60,6 +61,13 @@ inline spec::HardwareSpec machine(int64_t num_devices) {
   hardware.inter_node = {20000, 50e9};
   hardware.launch_ns = 4000;
   return hardware;
+}
+
+/// The device is waited for, and not the host.
+inline Rates rates_of_devices() {
+  Rates rates;
+  rates.host_layer_ns = rates.host_expert_ns = 0;
+  return rates;
 }
 
 inline PlanRun run_of(const spec::ModelSpec& model, const spec::HardwareSpec& hardware) {

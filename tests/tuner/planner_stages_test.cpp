@@ -391,10 +391,10 @@ BOOST_AUTO_TEST_CASE(a_written_layout_is_played) {
   run.knobs.pp = 2;
   run.global_batch_size = 8;
   run.stages = {"Ett", "ttttttL"};
-  BOOST_TEST(trial_of(run, {}).knobs.pipeline_model_parallel_layout == "Ett|t*6L");
+  BOOST_TEST(trial_of(run).knobs.pipeline_model_parallel_layout == "Ett|t*6L");
   const int64_t uneven = play_plan(run, {}, false).estimate.step_ns;
   run.stages = unwritten_stages(run);
-  BOOST_TEST(trial_of(run, {}).knobs.pipeline_model_parallel_layout == "none");
+  BOOST_TEST(trial_of(run).knobs.pipeline_model_parallel_layout == "none");
   BOOST_TEST(play_plan(run, {}, false).estimate.step_ns < uneven);
 }
 

@@ -9,6 +9,8 @@
 
 #include "engine/spec/engine_gap.h"
 #include "tuner/planner/exchange.h"
+#include "tuner/planner/layer_work.h"
+#include "tuner/planner/step_time.h"
 #include "tuner/planner/titan_memory.h"
 #include "tuner/planner/titan_time.h"
 
@@ -99,61 +101,100 @@ std::string with_stand_in(std::string what, std::string_view stand_in) {
   return stand_in.empty() ? what : fmt::format("{} ({})", what, stand_in);
 }
 
-/// Shares of the peaks as the rates have them.
-spec::HardwareSpec machine_at(const PlanRun& run, const Rates& rates) {
-  spec::HardwareSpec hardware = *run.hardware;
-  const double revision = is_later_revision(hardware) ? rates.later_revision : 1;
-  const double peak = hardware.peak_flops_per_s;
-  const spec::PrecisionRecipe recipe = run.knobs.precision;
-  const bool is_narrow = is_product_narrow(recipe);
-  const auto rate_of = [&](spec::PrecisionRecipe of) {
-    return product_flops_per_s(rates, *run.hardware, of, has_tf32(run)) * revision;
-  };
-  const double product = rate_of(is_narrow ? spec::PrecisionRecipe::bf16 : recipe);
-  const auto seq = static_cast<double>(run.seq_length);
-  const auto width = static_cast<double>(run.model->head_dim);
-  const bool is_fp8 = run.knobs.fp8_attention;
-  // Five products of seven go backward.
-  double attention =
-      1 / (2.0 / 7 / attention_flops_per_s(rates, hardware, seq, width, false, is_fp8) +
-           5.0 / 7 / attention_flops_per_s(rates, hardware, seq, width, true, is_fp8));
-  if (has_wide_elements(run.knobs)) {
-    attention = wide_attention_flops_per_s(rates, hardware, run.knobs.fused_attention);
+/// Launches of the host in a program: of operations outside of graphs, of graphs, and of all that
+/// communicates or copies.
+double num_launches(const plan::StepProgram& program) {
+  using plan::Verb;
+  double count = 0;
+  bool is_in_graph = false;
+  bool is_launched = false;
+  plan::for_each(program, [&](const plan::Item&, const plan::Segment&, const plan::Instr& instr) {
+    if (plan::cuts_graph(instr.verb)) is_launched = false;
+    switch (instr.verb) {
+      case Verb::op:
+        if (!is_in_graph || !is_launched) ++count;
+        is_launched = is_in_graph;
+        break;
+      case Verb::comm:
+      case Verb::send:
+      case Verb::recv:
+      case Verb::copy:
+        ++count;
+        break;
+      case Verb::mark: {
+        const auto mark = static_cast<plan::Mark>(instr.what);
+        if (mark == plan::Mark::graph_open) is_in_graph = true;
+        if (mark == plan::Mark::graph_close) is_in_graph = false;
+        if (mark == plan::Mark::graph_open) is_launched = false;
+        break;
+      }
+      default:
+        break;
+    }
+  });
+  return count;
+}
+
+/// Of the stage that has most.
+double most_launches(const CompiledStep& compiled) {
+  double most = 1;
+  for (const plan::StepProgram& program : compiled.stages()) {
+    most = std::max(most, num_launches(program));
   }
-  const double scan = has_mixer(*run.model, spec::Mixer::gdn) ? rates.scan_delta : rates.scan;
-  const double grouped = rate_of(grouped_recipe(run, recipe));
-  const auto set = [&](Work work, double share) {
-    hardware.efficiency[static_cast<size_t>(work)] = share;
+  return most;
+}
+
+plan::TransferOf transfers_of(const PlanRun& run, const Rates& rates) {
+  const double exchange = exchange_over_links(run) / rates.exchange;
+  // Weights are gathered beside the next step's forward, which is not played.
+  const double gathered = run.knobs.overlap_param_gather ? rates.data_exposed : 1;
+  return [=](const plan::Instr& instr, const std::vector<int>&, int64_t ns) {
+    const double share = plan::is_exchange_of_rows(instr)     ? exchange
+                         : instr.op == plan::Op::param_gather ? gathered
+                                                              : 1;
+    return share == 1 ? ns : std::llround(share * static_cast<double>(ns));
   };
-  hardware.peak_flops_per_s = std::max(peak, product);
-  set(Work::product, product / hardware.peak_flops_per_s);
-  // Narrow products reach the same share as the others of a peak that makes it their rate.
-  if (is_narrow) {
-    double& narrow_peak = recipe == spec::PrecisionRecipe::nvfp4 ? hardware.fp4_flops_per_s
-                                                                 : hardware.fp8_flops_per_s;
-    hardware.fp8_flops_per_s = 0;
-    narrow_peak = rate_of(recipe) / product * hardware.peak_flops_per_s;
-  }
-  set(Work::grouped, rates.grouped * grouped / peak_flops_per_s(hardware, recipe));
-  set(Work::attention, attention * revision / hardware.peak_flops_per_s);
-  set(Work::scan, scan * peak * revision / hardware.peak_flops_per_s);
-  hardware.half_rows[static_cast<size_t>(Work::product)] = rates.product_half_rows;
-  hardware.half_rows[static_cast<size_t>(Work::grouped)] = rates.grouped_half_rows;
-  // What communication takes from work beside it is in rates that were fitted to whole steps.
-  hardware.comm_sm_ratio = 0;
-  const double memory = revision / rates.memory_dense;
-  for (const Work work : {Work::none, Work::light, Work::heavy}) set(work, std::min(1.0, memory));
-  return hardware;
+}
+
+/// Operations last as long as they are priced.
+decltype(PlayedTimes::op_of) operations_of(const PlanRun& run, const Rates& rates) {
+  const double experts =
+      std::max(1.0, f64(run.model->num_experts) / static_cast<double>(run.knobs.ep));
+  return [price = op_price(run, rates), experts](const plan::Position&, const plan::Instr& instr,
+                                                 const plan::OpCost& cost) {
+    OpWork op;
+    // A dispatcher sorts rows beside its transfer.
+    op.op = instr.verb == plan::Verb::comm ? plan::Op::permute : instr.op;
+    op.pass = instr.pass == plan::Pass::recompute ? plan::Pass::forward : instr.pass;
+    op.work = plan::op_row(op.op).work;
+    op.flops = cost.all_flops();
+    op.bytes = f64(cost.bytes);
+    op.row_flops = f64(cost.row_flops);
+    if (op.work == Work::grouped) op.matrices = experts;
+    return std::llround(1e9 * price(op, cost.recipe));
+  };
+}
+
+/// Behind the step, of each stage: what no program has.
+void add_fixed(int64_t ns, PlayedStep& step) {
+  if (ns <= 0) return;
+  const base::NamedPart part = named(TimePart::fixed);
+  const std::string name = base::name_of(part.row->id, part.group);
+  step.estimate.step_ns += ns;
+  step.estimate.parts_ns[name] += ns;
+  for (auto& parts : step.stage_parts_ns) parts[name] += ns;
 }
 
 }  // namespace
 
-spec::TrialSpec trial_of(const PlanRun& asked, const Rates& rates) {
+spec::TrialSpec trial_of(const PlanRun& asked) {
   PlanRun run = asked;
   run.knobs = computed_knobs(asked);
   spec::TrialSpec trial;
   trial.model = *run.model;
-  trial.hardware = machine_at(run, rates);
+  trial.hardware = *run.hardware;
+  // What communication takes from work beside it is in rates that were fitted to whole steps.
+  trial.hardware.comm_sm_ratio = 0;
   trial.knobs = sizes_as_knobs(run.knobs);
   const std::string layout = pipeline_layout_of(run);
   if (!layout.empty()) {
@@ -192,20 +233,20 @@ std::vector<std::string> not_played(const PlanRun& run) {
   return words;
 }
 
-PlayedStep play_plan(const PlanRun& run, const Rates& rates, bool has_records) {
-  const spec::TrialSpec trial = trial_of(run, rates);
-  const double exchange = exchange_over_links(run);
-  // Weights are gathered beside the next step's forward, which is not played.
-  const double gathered = run.knobs.overlap_param_gather ? rates.data_exposed : 1;
-  const auto transfer_of = [&](const plan::Instr& instr, const std::vector<int>&, int64_t ns) {
-    const double share = plan::is_exchange_of_rows(instr)     ? exchange
-                         : instr.op == plan::Op::param_gather ? gathered
-                                                              : 1;
-    return share == 1 ? ns : std::llround(share * static_cast<double>(ns));
-  };
-  const plan::Planned planned = plan::planned_of(computed_knobs(run));
-  return play_traced(trial, CompiledStep(trial, {}, played_rows_ratio(run), planned), Calibration(),
-                     has_records ? kMostRecords : 0, transfer_of);
+PlayedStep play_plan(const PlanRun& asked, const Rates& rates, bool has_records) {
+  PlanRun run = asked;
+  run.knobs = computed_knobs(asked);
+  spec::TrialSpec trial = trial_of(asked);
+  const CompiledStep compiled(trial, {}, played_rows_ratio(run), plan::planned_of(run.knobs));
+  const PreparedStep priced(run);
+  // What the host does for a launch, replays of graphs among them, comes to what it is priced at.
+  trial.hardware.launch_ns = trial.hardware.graph_launch_ns =
+      std::llround(1e9 * priced.launch_seconds(rates) / most_launches(compiled));
+  const PlayedTimes times = {transfers_of(run, rates), operations_of(run, rates)};
+  PlayedStep step =
+      play_traced(trial, compiled, Calibration(), has_records ? kMostRecords : 0, times);
+  add_fixed(std::llround(1e9 * priced.price(rates).part(TimePart::fixed)), step);
+  return step;
 }
 
 }  // namespace moetune::tuner::planner

@@ -135,6 +135,29 @@ class StepPricer {
     return step;
   }
 
+  /// Of a step, of the host.
+  [[nodiscard]] double launch_seconds(const LayerTime& stage) const {
+    return scale_ * static_cast<double>(num_micro_batches(run_)) * stage.host;
+  }
+
+  /// One operation of a program, whose narrow copies are operations of their own.
+  [[nodiscard]] double played_seconds(const OpWork& op, spec::PrecisionRecipe of_product) const {
+    if (op.op == Op::adamw) {
+      return scale_ * rates_.optimizer_factor * op.bytes / hw_.memory_bytes_per_s;
+    }
+    // What recipes read and write has a share of the products' price, without a factor.
+    if (op.op == Op::quantize || op.op == Op::amax) {
+      return scale_ * op.bytes / (hw_.memory_bytes_per_s * revision_);
+    }
+    const bool is_product = op.work == Work::product || op.work == Work::grouped;
+    const spec::PrecisionRecipe recipe = spec::is_product_narrow(of_product) ? of_product
+                                         : spec::is_product_narrow(k_.precision)
+                                             ? spec::PrecisionRecipe::bf16
+                                             : k_.precision;
+    return scale_ * done_share(op) *
+           (is_product ? product_seconds(op, recipe_of(op, recipe)) : op_seconds(op, recipe));
+  }
+
   /// What FSDP adds to a micro-batch for these weights.
   [[nodiscard]] double gathering_seconds(const Weights& weights) const {
     return k_.fsdp == spec::Fsdp::none ? 0 : exposed_wire_seconds(weights);
@@ -162,11 +185,7 @@ class StepPricer {
 
   void add_op(const OpWork& op, FeedForward half, LayerTime& time) const {
     if (op.pass == Pass::wgrad && has_adapters(k_)) return;
-    double seconds = op_seconds(op, k_.precision);
-    // Biases and clamps are passes over the rows of their own, in 16 bits whatever the products
-    // compute in.
-    if (run_.model->has_expert_bias && op.op == Op::expert_act) seconds *= rates_.biased_experts;
-    if (is_done_by_dispatcher(op.op)) seconds *= rates_.fused_permute;
+    const double seconds = done_share(op) * op_seconds(op, k_.precision);
     const TimePart part = op.work == Work::grouped   ? TimePart::experts
                           : op.work == Work::product ? TimePart::products
                           : op.work == Work::attention || op.work == Work::scan
@@ -179,44 +198,62 @@ class StepPricer {
     }
   }
 
+  /// Of an operation's time, by who does it and how.
+  [[nodiscard]] double done_share(const OpWork& op) const {
+    double share = 1;
+    // Biases and clamps are passes over the rows of their own, in 16 bits whatever the products
+    // compute in.
+    if (run_.model->has_expert_bias && op.op == Op::expert_act) share *= rates_.biased_experts;
+    if (is_done_by_dispatcher(op.op)) share *= rates_.fused_permute;
+    return share;
+  }
+
   [[nodiscard]] bool is_done_by_dispatcher(Op op) const {
     const bool is_hybrid = k_.dispatcher == spec::Dispatcher::hybridep;
     if (is_before_sending(op)) return is_hybrid || k_.dispatcher == spec::Dispatcher::deepep;
     return is_hybrid && is_after_receiving(op);
   }
 
+  /// What an operation computes in under a recipe.
+  [[nodiscard]] spec::PrecisionRecipe recipe_of(const OpWork& op,
+                                                spec::PrecisionRecipe precision) const {
+    if (plan::is_of_recipe(op.op)) return precision;
+    return has_wide_elements(k_) ? spec::PrecisionRecipe::fp32 : spec::PrecisionRecipe::bf16;
+  }
+
+  /// Without what is quantized for it.
+  [[nodiscard]] double product_seconds(const OpWork& op, spec::PrecisionRecipe recipe) const {
+    const bool is_grouped = op.work == Work::grouped;
+    double rate =
+        product_flops_per_s(rates_, hw_, is_grouped ? grouped_recipe(run_, recipe) : recipe,
+                            has_tf32(run_) && plan::is_of_recipe(op.op)) *
+        revision_;
+    if (is_grouped) {
+      rate *= rates_.grouped;
+      if (!has_grouped_products(run_)) rate /= ungrouped_slowness(run_, op);
+    }
+    const double half_rows = is_grouped ? rates_.grouped_half_rows : rates_.product_half_rows;
+    const double flops =
+        op.flops + half_rows * (spec::is_product_narrow(recipe) ? 2 : 1) * op.row_flops;
+    return std::max(flops / rate, op.bytes / (hw_.memory_bytes_per_s * revision_));
+  }
+
   [[nodiscard]] double op_seconds(const OpWork& op, spec::PrecisionRecipe precision) const {
     const double bandwidth = hw_.memory_bytes_per_s * revision_;
-    const bool is_plain = !plan::is_of_recipe(op.op);
-    const bool is_wide = has_wide_elements(k_);
-    const spec::PrecisionRecipe others =
-        is_wide ? spec::PrecisionRecipe::fp32 : spec::PrecisionRecipe::bf16;
-    const spec::PrecisionRecipe recipe = is_plain ? others : precision;
-    const bool is_narrow = is_product_narrow(recipe);
     switch (op.work) {
       case Work::product:
       case Work::grouped: {
-        const bool is_grouped = op.work == Work::grouped;
-        double rate =
-            product_flops_per_s(rates_, hw_, is_grouped ? grouped_recipe(run_, recipe) : recipe,
-                                has_tf32(run_) && !is_plain) *
-            revision_;
-        if (is_grouped) {
-          rate *= rates_.grouped;
-          if (!has_grouped_products(run_)) rate /= ungrouped_slowness(run_, op);
-        }
-        const double half_rows = is_grouped ? rates_.grouped_half_rows : rates_.product_half_rows;
-        const double flops = op.flops + half_rows * (is_narrow ? 2 : 1) * op.row_flops;
-        double seconds = std::max(flops / rate, op.bytes / bandwidth);
+        const spec::PrecisionRecipe recipe = recipe_of(op, precision);
+        double seconds = product_seconds(op, recipe);
         // Quantizing reads and writes 4.5 bytes for each element of an operand. `bytes` has about 4
         // for it: 2 of the operand itself, 2 of a result that is about as large.
-        if (is_narrow) {
+        if (spec::is_product_narrow(recipe)) {
           seconds += 4.5 / 4 * std::max(0.0, op.bytes - op.weight_bytes) / bandwidth;
         }
         return seconds;
       }
       case Work::attention: {
-        if (is_wide) {
+        if (has_wide_elements(k_)) {
           return op.flops /
                  (wide_attention_flops_per_s(rates_, hw_, k_.fused_attention) * revision_);
         }
@@ -484,15 +521,19 @@ base::NamedPart named(TimePart part) {
 }
 
 StepTime PreparedStep::price(const Rates& rates, const TimeContext& context) const {
-  return price(rates, context, nullptr);
+  return priced(rates, context, nullptr).step;
 }
 
 StepTime PreparedStep::price(const Rates& rates, TimeCache& known) const {
-  return price(rates, {}, &known);
+  return priced(rates, {}, &known).step;
 }
 
-StepTime PreparedStep::price(const Rates& rates, const TimeContext& context,
-                             TimeCache* known) const {
+double PreparedStep::launch_seconds(const Rates& rates) const {
+  return priced(rates, {}, nullptr).launching;
+}
+
+PreparedStep::Priced PreparedStep::priced(const Rates& rates, const TimeContext& context,
+                                          TimeCache* known) const {
   const StepPricer pricer(run_, rates, context);
   const auto time_of_work = [&](const LayerWork& work, const auto& price) {
     return known == nullptr ? price() : known->time(run_, work, price);
@@ -545,16 +586,16 @@ StepTime PreparedStep::price(const Rates& rates, const TimeContext& context,
   const bool is_balanced =
       !is_split_by_hand_ && StepPricer::on_host(balanced) < StepPricer::on_host(slowest);
   // What a stage does once a step, or with FSDP in each micro-batch, may make another rank last.
-  StepTime worst;
+  Priced worst;
   for (size_t i = 0; i < stages_.size(); ++i) {
     const Stage& stage = stages_[i];
     double num_parameters = 0;
     for (size_t kind = 0; kind < stage.layers.size(); ++kind) {
       num_parameters += stage.layers[kind] * parameter_tensors(run_, alike_[kind].kind);
     }
-    const StepTime step = pricer.step(is_balanced ? balanced : slower(times[i], rounds),
-                                      stage.weights, num_parameters);
-    if (step.seconds > worst.seconds) worst = step;
+    const LayerTime time = is_balanced ? balanced : slower(times[i], rounds);
+    const StepTime step = pricer.step(time, stage.weights, num_parameters);
+    if (step.seconds > worst.step.seconds) worst = {step, pricer.launch_seconds(time)};
   }
   return worst;
 }
@@ -593,6 +634,21 @@ StageParts stage_parts(const PlanRun& asked, WorkCache& works, const Rates& rate
   parts.end.add(StepPricer::seconds_of(pricer.head(works.head(run))), 1 + depth);
   parts.end.device += pricer.gathering_seconds(head_weights(run, false));
   return parts;
+}
+
+OpPrice op_price(const PlanRun& asked, const Rates& rates) {
+  struct Priced {
+    PlanRun run;
+    Rates rates;
+    StepPricer pricer;
+    Priced(const PlanRun& one, const Rates& at) : run(one), rates(at), pricer(run, rates, {}) {}
+  };
+  PlanRun run = asked;
+  run.knobs = computed_knobs(asked);
+  const auto priced = std::make_shared<const Priced>(run, rates);
+  return [priced](const OpWork& op, spec::PrecisionRecipe recipe) {
+    return priced->pricer.played_seconds(op, recipe);
+  };
 }
 
 StepTime predict_step(const PlanRun& run, const Rates& rates, const TimeContext& context) {

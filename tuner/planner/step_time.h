@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string_view>
@@ -136,6 +137,8 @@ class PreparedStep {
   [[nodiscard]] StepTime price(const Rates& rates, const TimeContext& context = {}) const;
   /// At the rates of `known`, without a context.
   [[nodiscard]] StepTime price(const Rates& rates, TimeCache& known) const;
+  /// Seconds of a step that the host of the slowest stage launches, hidden or not.
+  [[nodiscard]] double launch_seconds(const Rates& rates) const;
   [[nodiscard]] const PlanRun& run() const { return run_; }
   /// Changes choices that need no new preparation: recomputation, loss, sharding, dispatcher,
   /// overlap, graphs. The sizes have to stay, and which layers full recomputation takes.
@@ -169,8 +172,12 @@ class PreparedStep {
   [[nodiscard]] Part part_of(const PipelineOutline::Part& outlined) const;
   [[nodiscard]] Weights weights_of(const PipelineOutline::Stage& stage,
                                    const std::vector<const Weights*>& of_kinds) const;
-  [[nodiscard]] StepTime price(const Rates& rates, const TimeContext& context,
-                               TimeCache* known) const;
+  struct Priced {
+    StepTime step;
+    double launching = 0;  ///< launch_seconds
+  };
+  [[nodiscard]] Priced priced(const Rates& rates, const TimeContext& context,
+                              TimeCache* known) const;
 
   PlanRun run_;
   std::shared_ptr<WorkCache> own_;  ///< without a cache from the caller
@@ -188,6 +195,11 @@ class PreparedStep {
 
 /// `works` as of PreparedStep.
 StageParts stage_parts(const PlanRun& run, WorkCache& works, const Rates& rates);
+
+/// Seconds of one operation of a run's program, as the step is priced; products compute in
+/// `recipe`, and what is quantized for them is operations of their own.
+using OpPrice = std::function<double(const OpWork& op, spec::PrecisionRecipe recipe)>;
+OpPrice op_price(const PlanRun& run, const Rates& rates);
 
 StepTime predict_step(const PlanRun& run, const Rates& rates, const TimeContext& context = {});
 

@@ -86,6 +86,7 @@ class ReplayedRun {
     return links_[op].exchange == kNone ? -1 : exchange_of(op).instance;
   }
   [[nodiscard]] int32_t num_instances() const { return num_instances_; }
+  [[nodiscard]] const ReplayOptions& options() const { return options_; }
 
   /// What an operation waits for on another stream of its rank, as the trace says it or as it was
   /// inferred: a place of ops(). None: nothing.

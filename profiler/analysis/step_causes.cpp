@@ -1,6 +1,7 @@
 #include "profiler/analysis/step_causes.h"
 
 #include <array>
+#include <iterator>
 #include <map>
 #include <set>
 #include <span>
@@ -77,6 +78,7 @@ StepCauses::StepCauses(const ReplayedRun& run, const StepFacts& facts)
   is_short_ = profiler::is_memory_short(facts.memory, facts.short_ratio);
   find_traits();
   find_usual_gap();
+  find_doubtful_stalls();
   compare_ranks();
   compare_beside_collectives(facts);
   compare_instances();
@@ -331,6 +333,30 @@ void StepCauses::find_usual_gap() {
   gaps.reserve(run_.ops().size());
   for (const ReplayOp& op : run_.ops()) gaps.push_back(static_cast<double>(op.gap_ns));
   if (!gaps.empty()) usual_gap_ns_ = static_cast<int64_t>(median(std::move(gaps)));
+}
+
+void StepCauses::find_doubtful_stalls() {
+  const Ops& ops = run_.ops();
+  for (size_t first = 0, end = 0; first < ops.size(); first = end) {
+    while (end < ops.size() && ops[end].trace == ops[first].trace) ++end;
+    std::vector<int64_t> ends_ns;  // of device work
+    for (size_t i = first; i < end; ++i) {
+      if (!is_stall(ops[i])) continue;
+      if (ends_ns.empty()) {
+        for (size_t k = first; k < end; ++k) {
+          if (!ops[k].is_on_host) ends_ns.push_back(run_.record_of(ops[k]).end_ns);
+        }
+        std::ranges::sort(ends_ns);
+      }
+      const int64_t over_ns = run_.record_of(ops[i]).launch_start_ns;
+      const auto later = std::ranges::upper_bound(ends_ns, over_ns);
+      const bool has_end = later != ends_ns.begin() &&
+                           *std::prev(later) >= over_ns - run_.options().start_latency_ns;
+      if (!has_end) continue;
+      is_doubtful_stall_.resize(ops.size());
+      is_doubtful_stall_[i] = true;
+    }
+  }
 }
 
 void StepCauses::compare_ranks() {

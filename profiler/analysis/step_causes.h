@@ -89,6 +89,13 @@ class StepCauses {
     if (!trace || has_part(cause, place, op, *trace)) drop_one(cause, place, op);
   }
 
+  /// A stall of the host that ends as work of the device does may be a wait for it whose record is
+  /// lost: takes it from the operation at `place`.
+  void drop_doubtful_stall(size_t place, ReplayOp& op) const {
+    if (has_doubtful_stalls() && is_doubtful_stall_[place]) op.gap_ns = usual_gap_ns_;
+  }
+  [[nodiscard]] bool has_doubtful_stalls() const { return !is_doubtful_stall_.empty(); }
+
   [[nodiscard]] bool is_kernel(size_t op) const { return (traits_[op] & kKernel) != 0; }
 
   /// Whether dropping it changes any operation.
@@ -133,6 +140,7 @@ class StepCauses {
   static void shorten(int64_t& ns, int64_t to_ns);
 
   void find_usual_gap();
+  void find_doubtful_stalls();
 
   /// Alike work of the rank that does it fastest, where whole ranks are slower. Where only their
   /// work on experts' rows is longer, and nothing says how many rows these are: that as the mean of
@@ -171,6 +179,7 @@ class StepCauses {
   bool is_short_ = false;
   bool has_recomputation_ = false;
   int64_t usual_gap_ns_ = 0;
+  std::vector<bool> is_doubtful_stall_;  ///< by operation; empty: none is
   std::array<bool, static_cast<size_t>(SubCause::count)> has_ = {};
   std::vector<uint16_t>
       traits_;               ///< by operation: looked up for every cause, and records are large

@@ -115,17 +115,40 @@ class StepJudge {
   [[nodiscard]] double gain_of(Wall label, const std::vector<SubCause>& causes,
                                std::optional<uint32_t> trace = {}) {
     if (std::ranges::none_of(causes, [&](SubCause cause) { return causes_.has(cause); })) return 0;
-    std::vector<Dropped> dropped;
-    int64_t before_ns = verdict_.step_ns;
-    if (label == Wall::pipeline) {
-      for (const Wall other : {Wall::communication, Wall::host, Wall::imbalance, Wall::memory}) {
-        for (const SubCause cause : causes_of(other)) dropped.push_back({cause, {}});
-      }
-      before_ns = step_without(dropped);
-    }
+    std::vector<Dropped> dropped = dropped_before(label);
+    const int64_t before_ns = step_without(dropped);
     for (const SubCause cause : causes) dropped.push_back({cause, trace});
-    return static_cast<double>(std::max<int64_t>(0, before_ns - step_without(dropped))) /
+    return gain_from(before_ns, step_without(dropped));
+  }
+
+  /// What is dropped already where the causes of a label are.
+  static std::vector<Dropped> dropped_before(Wall label) {
+    std::vector<Dropped> dropped;
+    if (label != Wall::pipeline) return dropped;
+    for (const Wall other : {Wall::communication, Wall::host, Wall::imbalance, Wall::memory}) {
+      for (const SubCause cause : causes_of(other)) dropped.push_back({cause, {}});
+    }
+    return dropped;
+  }
+
+  [[nodiscard]] double gain_from(int64_t before_ns, int64_t after_ns) const {
+    return static_cast<double>(std::max<int64_t>(0, before_ns - after_ns)) /
            static_cast<double>(verdict_.step_ns);
+  }
+
+  /// The same with all that may be a wait of which the records do not tell.
+  [[nodiscard]] double gain_with_lost_waits(Wall label) {
+    std::vector<Dropped> dropped = dropped_before(label);
+    const int64_t before_ns = step_without(dropped);
+    for (const SubCause cause : causes_of(label)) dropped.push_back({cause, {}});
+    dropped.push_back({SubCause::unexplained, {}});
+    if (!causes_.has_doubtful_stalls()) return gain_from(before_ns, step_without(dropped));
+    std::erase_if(dropped, [&](const Dropped& one) { return !causes_.has(one.cause); });
+    const auto drop = [&](size_t place, ReplayOp& op) {
+      for (const Dropped& one : dropped) causes_.drop(one.cause, place, op, one.trace);
+      causes_.drop_doubtful_stall(place, op);
+    };
+    return gain_from(before_ns, run_.step_ns(drop, room_));
   }
 
   [[nodiscard]] double gain_without_recomputation() {
@@ -200,10 +223,8 @@ class StepJudge {
   void widen() {
     verdict_.most_ratio = verdict_.ceiling_ratio();
     if (!base::is_recoverable(verdict_.label)) return;
-    std::vector<SubCause> causes = causes_of(verdict_.label);
-    causes.push_back(SubCause::unexplained);
-    if (!causes_.has(SubCause::unexplained)) return;
-    verdict_.most_ratio = std::max(verdict_.most_ratio, gain_of(verdict_.label, causes));
+    if (!causes_.has(SubCause::unexplained) && !causes_.has_doubtful_stalls()) return;
+    verdict_.most_ratio = std::max(verdict_.most_ratio, gain_with_lost_waits(verdict_.label));
   }
 
   /// Two causes that take equally long at the same time hide each other: dropping one alone gains

@@ -55,7 +55,8 @@ struct StepVerdict {
   /// compute's ceiling.
   double device_shared_ratio = 0;
   /// The label's ceiling if it is to blame for all that nothing explains, too, such as waits whose
-  /// records were lost: no less than the ceiling. Of compute and unknown it is the ceiling.
+  /// records were lost, and for stalls of the host that may be such: no less than the ceiling. Of
+  /// compute and unknown it is the ceiling.
   double most_ratio = 0;
   /// Share of the step that is saved if nothing is computed again, whether memory is short or not.
   double recompute_ratio = 0;

@@ -454,6 +454,29 @@ BOOST_AUTO_TEST_CASE(sums_over_all_ranks_are_slow_by_the_link_of_one) {
   BOOST_TEST((verdict_of_sums(within).sub_cause == SubCause::transfer));
 }
 
+// A stall of the host: a wait whose record is lost ends as work of the device does.
+BOOST_AUTO_TEST_CASE(a_stall_that_ends_with_work_of_the_device_may_be_a_wait) {
+  const auto gap_without = [](int64_t busy_us, int64_t stall_us) {
+    std::vector<StepTrace> traces = ranks(1);
+    for (int i = 0; i < 30; ++i) add_next(traces[0], "add", kUs);
+    add_next(traces[0], "gemm", busy_us * kUs);
+    const int64_t end_ns = traces[0].records.back().launch_end_ns + stall_us * kUs;
+    TraceRecord& next = add(traces[0], "gemm", 0, end_ns + kUs, end_ns + 2 * kUs);
+    next.launch_start_ns = end_ns;
+    next.launch_end_ns = end_ns + 10;
+    const ReplayedRun run(traces, {});
+    const StepCauses causes(run, {});
+    ReplayOp op = run.ops().back();
+    causes.drop_doubtful_stall(run.ops().size() - 1, op);
+    return std::pair(causes.has_doubtful_stalls(), op.gap_ns / kUs);
+  };
+  // The device is done after 31 us and the product.
+  BOOST_TEST((gap_without(1000, 1032) == std::pair(true, int64_t{0})));
+  BOOST_TEST((gap_without(1000, 1100) == std::pair(false, int64_t{1100})));
+  BOOST_TEST((gap_without(3000, 1032) == std::pair(false, int64_t{1032})));
+  BOOST_TEST((gap_without(50, 82) == std::pair(false, int64_t{82})));  // no stall
+}
+
 BOOST_AUTO_TEST_CASE(the_slowest_stage_has_a_rank) {
   const auto slowest = [](std::array<int64_t, 4> work_us) {
     std::vector<StepTrace> traces = ranks(4);

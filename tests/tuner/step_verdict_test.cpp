@@ -2,6 +2,7 @@
 // put in. The whole table is label_bench's.
 #include "profiler/analysis/step_verdict.h"
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 
 #include "tests/tuner/faulty_steps.h"
@@ -132,6 +133,25 @@ BOOST_AUTO_TEST_CASE(a_gain_is_within_what_the_ceiling_is_with_what_lost_records
   BOOST_TEST((lossy.sub_cause == SubCause::offload), text_of(lossy));
   BOOST_TEST(removal_gain(faulty) > lossy.ceiling_ratio() + 0.005, text_of(lossy));
   BOOST_TEST(removal_gain(faulty) <= lossy.most_ratio + 0.005, lossy.most_ratio);
+}
+
+// The host stands still for as long as it waited, as if its program did.
+BOOST_AUTO_TEST_CASE(waits_of_the_host_whose_records_are_lost_are_in_that_ceiling_too) {
+  FaultyCase faulty{kPipeline, {}, 5, 0};
+  faulty.faults = {{Fault::slow_links, strength_for(kPipeline, Fault::slow_links, 0.25).value()}};
+  FaultyStep step = play_faulty(faulty);
+  const StepVerdict whole = judge(step);
+  for (profiler::StepTrace& trace : step.traces) {
+    const auto length = [](const profiler::TraceRecord& record) {
+      const bool is_sync = record.kind == profiler::RecordKind::host_sync;
+      return is_sync ? record.end_ns - record.start_ns : 0;
+    };
+    trace.records.erase(std::ranges::max_element(trace.records, {}, length));
+  }
+  const StepVerdict lossy = judge(step);
+  BOOST_TEST((lossy.sub_cause == whole.sub_cause), text_of(lossy));
+  BOOST_TEST(lossy.ceiling_ratio() < whole.ceiling_ratio() - 0.005, text_of(lossy));
+  BOOST_TEST(lossy.most_ratio >= whole.ceiling_ratio() - 0.001, lossy.most_ratio);
 }
 
 BOOST_AUTO_TEST_CASE(of_two_that_hide_each_other_one_is_named_and_no_rank) {

@@ -208,6 +208,10 @@ class Checker {
       if (ref.space == Space::none) continue;
       if (ref.space == Space::weight || ref.space == Space::grad) {
         if (!lane_->acquired[ref.id]) fail("a parameter is used that is not acquired");
+        // Another micro-batch may have run since it was acquired.
+        if (ref.space == Space::weight) {
+          check_whole(ref, BucketPart::gathered, "a parameter is used as a shard");
+        }
         if (ref.space == Space::grad) {
           check_whole(ref, BucketPart::whole_grad, "a gradient is added to a shard");
         }

@@ -288,10 +288,8 @@ class Compiler {
 
   [[nodiscard]] std::vector<ScheduleStep> schedule(const Layout& layout, int stage,
                                                    int64_t num_micro_batches) const {
-    // Units of FSDP and copies to the host come and go with a layer, which pieces of it would
-    // break.
-    const bool are_whole = planned_.fsdp != spec::Fsdp::none || !planned_.offload.empty();
-    const bool is_woven = planned_.overlaps_micro_batches && !are_whole;
+    // Copies to the host come and go with a layer, which pieces of it would break.
+    const bool is_woven = planned_.overlaps_micro_batches && planned_.offload.empty();
     if (is_woven && (layout.pp == 1 || layout.vpp > 1)) {
       return combined_1f1b(layout.pp, layout.vpp, stage, num_micro_batches);
     }

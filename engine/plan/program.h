@@ -204,7 +204,7 @@ struct Segment {
   int num_events = 0;
   int num_chunks = 1;
   /// Where it is cut because another micro-batch runs in between (passes/weave.cpp): which of its
-  /// pieces this is. All of them have its events.
+  /// pieces this is. All of them have its events, and follow each other in the program's segments.
   int piece = 0;
   int num_pieces = 1;
 

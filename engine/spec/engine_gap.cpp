@@ -119,14 +119,13 @@ constexpr PlannedPass kPlannedPasses[] = {
     {[](Planned k) { return where(k.optimizer_offload_ratio > 0, "offload of the optimizer"); }, "",
      true},
     {[](Planned k) {
-       const bool is_alone = k.fsdp == Fsdp::none && k.offload.empty();
-       return where(k.overlap_moe_expert_parallel_comm && is_alone, "overlap over micro-batches");
+       return where(k.overlap_moe_expert_parallel_comm && k.offload.empty(),
+                    "overlap over micro-batches");
      },
      "", true},
     {[](Planned k) {
-       const bool is_alone = k.fsdp == Fsdp::none && k.offload.empty();
-       return where(k.overlap_moe_expert_parallel_comm && !is_alone,
-                    "overlap over micro-batches beside FSDP or offload of activations");
+       return where(k.overlap_moe_expert_parallel_comm && !k.offload.empty(),
+                    "overlap over micro-batches beside offload of activations");
      },
      "one after the other stands for it"},
     {[](Planned k) {

@@ -17,13 +17,15 @@ using testing::error_of;
 using testing::ModelSpec;
 using testing::num_ranks;
 
-constexpr Planned planned_with(Fsdp fsdp) {
+constexpr Planned planned_with(Fsdp fsdp, bool is_woven = false) {
   Planned planned;
   planned.fsdp = fsdp;
+  planned.overlaps_micro_batches = is_woven;
   return planned;
 }
 constexpr Planned kMegatron = planned_with(Fsdp::megatron);
 constexpr Planned kTorch = planned_with(Fsdp::torch);
+constexpr Planned kWoven = planned_with(Fsdp::megatron, true);
 
 const char* const kLayouts[] = {
     R"({"data_parallel_size": 2})",
@@ -43,6 +45,14 @@ const char* const kExpertLayouts[] = {
     R"({"tensor_model_parallel_size": 2, "data_parallel_size": 2, "expert_model_parallel_size": 2,
         "pipeline_model_parallel_size": 2})",
 };
+/// Of those with experts, such as overlap over micro-batches takes.
+const char* const kWovenLayouts[] = {
+    R"({"data_parallel_size": 4, "expert_model_parallel_size": 2})",
+    R"({"data_parallel_size": 4, "expert_model_parallel_size": 2, "ep_chunks_forward": 2,
+        "ep_chunks_backward": 3, "recompute": "norm,core_attn,moe_act"})",
+    R"({"data_parallel_size": 4, "expert_model_parallel_size": 2, "pipeline_model_parallel_size": 2,
+        "virtual_pipeline_model_parallel_size": 2, "overlap_grad_reduce": true})",
+};
 
 std::vector<std::string> layouts_for(const ModelSpec& model) {
   std::vector<std::string> all(std::begin(kLayouts), std::end(kLayouts));
@@ -59,6 +69,16 @@ void for_all(const std::function<void(const spec::TrialSpec&, const Planned&)>& 
       for (const Planned& planned : {kMegatron, kTorch}) {
         BOOST_TEST_CONTEXT(name << " " << knobs << " " << spec::name_of(planned.fsdp)) {
           body(testing::trial_of(model, knobs), planned);
+        }
+      }
+    }
+  }
+  for (const auto& [name, model] : testing::small_models()) {
+    if (model.num_experts == 0) continue;
+    for (const char* knobs : kWovenLayouts) {
+      for (const Fsdp fsdp : {Fsdp::megatron, Fsdp::torch}) {
+        BOOST_TEST_CONTEXT(name << " " << knobs << " woven, " << spec::name_of(fsdp)) {
+          body(testing::trial_of(model, knobs), planned_with(fsdp, true));
         }
       }
     }
@@ -93,7 +113,8 @@ class Ordering {
   int run() {
     for (const Item& item : program_.items) {
       const Segment& segment = *program_.segments[static_cast<size_t>(item.segment)];
-      events_.assign(static_cast<size_t>(segment.num_events), {});
+      std::vector<Clock>& events = events_[lane_of(segment)];
+      if (segment.begins()) events.assign(static_cast<size_t>(segment.num_events), {});
       for (const Instr& instr : segment.code) step(item, segment, instr);
     }
     return num_used_;
@@ -114,12 +135,13 @@ class Ordering {
 
   void step(const Item& item, const Segment& segment, const Instr& instr) {
     const auto stream = static_cast<size_t>(instr.stream);
+    std::vector<Clock>& events = events_[lane_of(segment)];
     switch (instr.verb) {
       case Verb::record:
-        events_[static_cast<size_t>(instr.event)] = seen_by(instr.stream);
+        events[static_cast<size_t>(instr.event)] = seen_by(instr.stream);
         return;
       case Verb::wait:
-        return raise(clock(instr.stream), events_[static_cast<size_t>(instr.event)]);
+        return raise(clock(instr.stream), events[static_cast<size_t>(instr.event)]);
       case Verb::op:
         ++launched_[stream];
         return;
@@ -163,7 +185,7 @@ class Ordering {
   const StepProgram& program_;
   std::array<Clock, static_cast<size_t>(Stream::count)> clocks_{};
   Clock launched_{};
-  std::vector<Clock> events_;
+  std::array<std::vector<Clock>, kNumLanes> events_;
   std::map<int64_t, int64_t> gathered_;  ///< by bucket, which launch of its stream
   std::map<int64_t, int64_t> reduced_;
   int64_t freed_at_ = 0;
@@ -227,13 +249,17 @@ int64_t num_alone(const StepProgram& program) {
   });
 }
 
+ModelSpec eight_layers() {
+  ModelSpec model = testing::small_gpt_oss();
+  testing::set_layers(model, testing::layers_of(spec::Mixer::gqa, 8, 0));
+  return model;
+}
+
 // Of eight alike layers two are there at once, and the gradients of two: those that are added to
 // and those that are reduced.
 BOOST_AUTO_TEST_CASE(two_units_are_there_at_once) {
-  ModelSpec model = testing::small_gpt_oss();
-  testing::set_layers(model, testing::layers_of(spec::Mixer::gqa, 8, 0));
   for (const char* knobs : {kLayouts[0], kLayouts[2], kLayouts[5], kExpertLayouts[1]}) {
-    const StepProgram program = compile(testing::trial_of(model, knobs), 0, kMegatron);
+    const StepProgram program = compile(testing::trial_of(eight_layers(), knobs), 0, kMegatron);
     int64_t of_layer = 0;
     for (const BucketDesc& bucket : program.params.buckets) {
       if (bucket.layer == 0 && bucket.is_sharded) of_layer += bucket.numel;
@@ -281,6 +307,29 @@ BOOST_AUTO_TEST_CASE(units_are_gathered_twice_and_reduced_once_a_micro_batch) {
         BOOST_TEST(sums_of(program).reduced == 4 * kMicroBatches * numel);
       }
     }
+  }
+}
+
+// Of two steps that are woven each has its unit and the one ahead. Reduced is as much as without.
+BOOST_AUTO_TEST_CASE(woven_steps_have_two_units_each) {
+  ModelSpec model = eight_layers();
+  for (const bool is_tied : {false, true}) {
+    model.ties_embeddings = is_tied;
+    const spec::TrialSpec trial = testing::trial_of(model, kWovenLayouts[0]);
+    const StepProgram plain = compile(trial, 0, kMegatron);
+    const StepProgram woven = compile(trial, 0, kWoven);
+    BOOST_TEST(error_of(woven) == "");
+    int64_t of_layer = 0;
+    for (const BucketDesc& bucket : woven.params.buckets) {
+      if (bucket.layer == 0 && bucket.is_sharded) of_layer += bucket.numel;
+    }
+    BOOST_TEST(held_of(plain, BucketPart::gathered).most == 2 * 2 * of_layer);
+    BOOST_TEST(held_of(woven, BucketPart::gathered).most == 4 * 2 * of_layer);
+    BOOST_TEST(held_of(woven, BucketPart::whole_grad).most ==
+               held_of(plain, BucketPart::whole_grad).most);
+    // A unit that both need at once comes once.
+    BOOST_TEST(sums_of(woven).gathered < sums_of(plain).gathered);
+    BOOST_TEST(sums_of(woven).reduced == sums_of(plain).reduced);
   }
 }
 
@@ -395,6 +444,33 @@ int64_t step_ns(const Planned& planned, int64_t op_ns) {
                 return instr.op == Op::core_attn ? op_ns : 0;
               })
       .step_ns;
+}
+
+/// On four ranks whose products take `product_ns` each and whose links take `latency_ns` a
+/// transfer.
+int64_t step_with_experts_ns(const Planned& planned, int64_t product_ns, int64_t latency_ns) {
+  spec::TrialSpec trial = testing::trial_of(eight_layers(), kWovenLayouts[0]);
+  trial.training.global_batch_size *= 4;
+  trial.hardware = {};
+  trial.hardware.devices_per_node = 4;
+  trial.hardware.launch_ns = trial.hardware.sync_ns = 0;
+  trial.hardware.intra_node = {latency_ns, 1e15};
+  const testing::RanksOfStep step(trial, planned);
+  return play(trial.hardware, step.played(),
+              [&](const Position&, const Instr& instr, const OpCost&) {
+                const Work work = op_row(instr.op).work;
+                const bool is_product = work == Work::grouped || work == Work::attention;
+                return is_product ? product_ns : int64_t{0};
+              })
+      .step_ns;
+}
+
+BOOST_AUTO_TEST_CASE(woven_steps_hide_rows_and_weights_on_their_way) {
+  const auto exposed = [](const Planned& planned) {
+    return step_with_experts_ns(planned, 20000, 1000) - step_with_experts_ns(planned, 20000, 0);
+  };
+  // Counts of rows are waited for, and the first forward and the last backward are beside nothing.
+  BOOST_TEST(4 * exposed(kWoven) < 3 * exposed(kMegatron));
 }
 
 BOOST_AUTO_TEST_CASE(long_layers_hide_the_weights_on_their_way) {

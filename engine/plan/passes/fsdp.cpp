@@ -3,7 +3,8 @@
 // 2304.11277). Between uses a rank has shards. Before a unit runs its weights are gathered, one
 // unit ahead; behind its last backward of a micro-batch its gradients are reduced to their shards
 // while the next unit works. Beside pipeline stages FSDP2 keeps a stage's weights from its first
-// forward to its last backward and reduces once a step (docs/torchtitan.md).
+// forward to its last backward and reduces once a step (docs/torchtitan.md). Of woven steps each
+// has its unit and the one ahead; a unit that both need at once is there once.
 #include <algorithm>
 #include <map>
 #include <string>
@@ -33,16 +34,38 @@ struct Use {
   Buckets gradients;
 };
 
-/// One visit of a unit.
+/// What begins and ends with one visit of a unit.
 struct UnitVisit {
-  Visit place;
   Use use;
   size_t first_gradient = 0;  ///< item that adds to a gradient
-  // What begins and ends with it:
-  Buckets gathered;       ///< before it
-  Buckets released;       ///< behind it
-  Buckets new_gradients;  ///< before first_gradient
-  Buckets reduced;        ///< behind it
+  Buckets gathered;           ///< before it
+  Buckets released;           ///< behind it
+  Buckets new_gradients;      ///< before first_gradient
+  Buckets reduced;            ///< behind it
+};
+
+/// How many that run at once have a bucket.
+class Holders {
+ public:
+  /// Those of them that nobody had.
+  Buckets take(const Buckets& buckets) {
+    Buckets first;
+    for (const size_t bucket : buckets) {
+      if (counts_[bucket]++ == 0) first.push_back(bucket);
+    }
+    return first;
+  }
+  /// Those of them that nobody has any more.
+  Buckets give_back(const Buckets& buckets) {
+    Buckets last;
+    for (const size_t bucket : buckets) {
+      if (--counts_[bucket] == 0) last.push_back(bucket);
+    }
+    return last;
+  }
+
+ private:
+  std::map<size_t, int> counts_;
 };
 
 class UnitShards {
@@ -57,7 +80,7 @@ class UnitShards {
 
   void run() {
     find_visits();
-    if (visits_.empty()) return;
+    if (units_.empty()) return;
     find_weights();
     find_gradients();
     write();
@@ -74,15 +97,18 @@ class UnitShards {
     }
   }
 
-  /// A layer is one unit, whichever of its halves runs.
+  /// A layer is one unit, whichever of its halves runs, and whichever piece of one.
   const Use& use_of(const Item& item, const Segment& segment) {
     const auto [place, is_new] = uses_.try_emplace({item.segment, item.layer});
     Use& use = place->second;
     if (!is_new) return use;
-    for (const Instr& instr : segment.code) {
-      for (const Ref& ref : instr.refs) {
-        if (instr.verb == Verb::acquire) add_buckets(ref, item.layer, use.weights);
-        if (ref.space == Space::grad) add_buckets(ref, item.layer, use.gradients);
+    const int32_t first = item.segment - segment.piece;
+    for (int32_t piece = first; piece < first + segment.num_pieces; ++piece) {
+      for (const Instr& instr : program_.segments[static_cast<size_t>(piece)]->code) {
+        for (const Ref& ref : instr.refs) {
+          if (instr.verb == Verb::acquire) add_buckets(ref, item.layer, use.weights);
+          if (ref.space == Space::grad) add_buckets(ref, item.layer, use.gradients);
+        }
       }
     }
     const auto of_layer = by_layer_.find(item.layer);
@@ -97,46 +123,44 @@ class UnitShards {
     const auto is_visit = [&](const Item& item, const Segment& segment) {
       return !use_of(item, segment).weights.empty();
     };
-    for (const Visit& place : visits_of(program_, is_visit)) {
-      UnitVisit& visit = visits_.emplace_back();
-      visit.place = place;
-      visit.first_gradient = place.end;
-      for (size_t i = place.begin; i < place.end; ++i) {
-        const Item& item = program_.items[i];
-        const Use& use = use_of(item, *program_.segments[static_cast<size_t>(item.segment)]);
-        for (const size_t bucket : use.weights) add(visit.use.weights, bucket);
-        for (const size_t bucket : use.gradients) add(visit.use.gradients, bucket);
-        if (!use.gradients.empty()) visit.first_gradient = std::min(visit.first_gradient, i);
-      }
+    visits_ = visits_of(program_, is_visit);
+    units_.resize(visits_.all.size());
+    for (size_t k = 0; k < units_.size(); ++k) units_[k].first_gradient = visits_.all[k].end;
+    for (size_t i = 0; i < program_.items.size(); ++i) {
+      if (!visits_.of_item[i]) continue;
+      UnitVisit& unit = units_[*visits_.of_item[i]];
+      const Item& item = program_.items[i];
+      const Use& use = use_of(item, *program_.segments[static_cast<size_t>(item.segment)]);
+      for (const size_t bucket : use.weights) add(unit.use.weights, bucket);
+      for (const size_t bucket : use.gradients) add(unit.use.gradients, bucket);
+      if (!use.gradients.empty()) unit.first_gradient = std::min(unit.first_gradient, i);
     }
   }
 
   void find_weights() {
     if (keeps_stage_) {
-      const auto weights = [](const UnitVisit& visit) { return visit.use.weights; };
+      const auto weights = [](const UnitVisit& unit) { return unit.use.weights; };
       for_first_and_last(
           weights, [](size_t) { return 0; }, &UnitVisit::gathered, &UnitVisit::released);
       return;
     }
-    for (size_t k = 0; k < visits_.size(); ++k) {
-      const auto stays = [&](size_t first, size_t bucket) {
-        if (first >= visits_.size() - 1) return false;
-        const UnitVisit& before = visits_[first];
-        const UnitVisit& behind = visits_[first + 1];
-        return before.place.is_with(behind.place) && has(before.use.weights, bucket) &&
-               has(behind.use.weights, bucket);
+    for (size_t k = 0; k < units_.size(); ++k) {
+      const Visit& visit = visits_.all[k];
+      const auto stays = [&](size_t other, size_t bucket) {
+        return visit.is_with(visits_.all[other]) && has(units_[other].use.weights, bucket);
       };
-      for (const size_t bucket : visits_[k].use.weights) {
-        if (k == 0 || !stays(k - 1, bucket)) visits_[k].gathered.push_back(bucket);
-        if (!stays(k, bucket)) visits_[k].released.push_back(bucket);
+      for (const size_t bucket : units_[k].use.weights) {
+        if (!visit.before || !stays(*visit.before, bucket)) units_[k].gathered.push_back(bucket);
+        const auto stays_for = [&](size_t next) { return stays(next, bucket); };
+        if (std::ranges::none_of(visit.behind, stays_for)) units_[k].released.push_back(bucket);
       }
     }
   }
 
   /// All gradients of a micro-batch are reduced together, where a unit is used more than once, too.
   void find_gradients() {
-    const auto gradients = [](const UnitVisit& visit) { return visit.use.gradients; };
-    const auto round = [&](size_t k) { return keeps_stage_ ? 0 : visits_[k].place.micro_batch; };
+    const auto gradients = [](const UnitVisit& unit) { return unit.use.gradients; };
+    const auto round = [&](size_t k) { return keeps_stage_ ? 0 : visits_.all[k].micro_batch; };
     for_first_and_last(gradients, round, &UnitVisit::new_gradients, &UnitVisit::reduced);
   }
 
@@ -145,63 +169,96 @@ class UnitShards {
   void for_first_and_last(BucketsOf&& buckets_of, RoundOf&& round_of, Buckets UnitVisit::*first,
                           Buckets UnitVisit::*last) {
     std::map<std::pair<int32_t, size_t>, size_t> last_of;
-    for (size_t k = 0; k < visits_.size(); ++k) {
-      for (const size_t bucket : buckets_of(visits_[k])) {
+    for (size_t k = 0; k < units_.size(); ++k) {
+      for (const size_t bucket : buckets_of(units_[k])) {
         const auto [place, is_new] = last_of.try_emplace({round_of(k), bucket}, k);
-        if (is_new) (visits_[k].*first).push_back(bucket);
-        place->second = k;
+        if (is_new) (units_[k].*first).push_back(bucket);
+        // Of two that run at once the later one may end first.
+        if (visits_.all[k].end > visits_.all[place->second].end) place->second = k;
       }
     }
-    for (const auto& [key, k] : last_of) add(visits_[k].*last, key.second);
+    for (const auto& [key, k] : last_of) add(units_[k].*last, key.second);
   }
 
   void write() {
     std::vector<Item> old = std::move(program_.items);
     program_.items.clear();
-    size_t k = 0;
+    size_t num_ended = 0;
     for (size_t i = 0; i < old.size(); ++i) {
-      const bool is_visited = k < visits_.size();
-      if (is_visited && visits_[k].place.begin == i) begin(k);
-      if (is_visited && visits_[k].first_gradient == i) begin_gradients(visits_[k]);
-      if (!is_visited && old[i].micro_batch < 0) settle(visits_.back().place);
+      if (const auto k = visits_.begins_at(i)) begin(*k);
+      if (const auto k = visits_.of_item[i]; k && units_[*k].first_gradient == i) {
+        begin_gradients(*k);
+      }
+      if (num_ended == units_.size() && old[i].micro_batch < 0) {
+        settle(old.size(), visits_.all.back());
+      }
       program_.items.push_back(old[i]);
-      if (is_visited && visits_[k].place.end == i + 1) end(k++);
+      if (const auto k = visits_.ends_with(i)) {
+        end(*k);
+        ++num_ended;
+      }
     }
   }
 
   void begin(size_t k) {
-    const UnitVisit& visit = visits_[k];
-    const Buckets before = k == 0 ? Buckets{} : visits_[k - 1].use.weights;
-    const auto is_gathered_before = [&](size_t bucket) { return k > 0 && !has(before, bucket); };
-    Buckets late = visit.gathered;
-    std::erase_if(late, is_gathered_before);
-    run(gather(late, visit.place), visit.place);
-    if (!visit.gathered.empty()) run(arrive(), visit.place);
-    if (k + 1 == visits_.size()) return;
-    Buckets next = visits_[k + 1].gathered;
-    std::erase_if(next, [&](size_t bucket) { return has(visit.use.weights, bucket); });
-    run(gather(next, visits_[k + 1].place), visits_[k + 1].place);
+    const Visit& visit = visits_.all[k];
+    const auto is_early = [&](size_t bucket) {
+      return visit.before && !has(units_[*visit.before].use.weights, bucket);
+    };
+    fetch(k, [&](size_t bucket) { return !is_early(bucket); });
+    const auto is_on_its_way = [&](size_t bucket) { return has(gathered_, bucket); };
+    if (std::ranges::any_of(units_[k].use.weights, is_on_its_way)) {
+      run(arrive(), visit);
+      gathered_.clear();
+    }
+    for (const size_t next : visit.behind) {
+      fetch(next, [&](size_t bucket) { return !has(units_[k].use.weights, bucket); });
+    }
   }
 
-  void begin_gradients(const UnitVisit& visit) {
-    const auto is_on_its_way = [&](size_t bucket) { return has(reduced_, bucket); };
+  /// Has those be there for a visit; what is there for another one is not gathered again.
+  template <typename IsWanted>
+  void fetch(size_t k, IsWanted&& is_wanted) {
+    Buckets wanted;
+    for (const size_t bucket : units_[k].gathered) {
+      if (is_wanted(bucket)) wanted.push_back(bucket);
+    }
+    const Buckets missing = weights_.take(wanted);
+    for (const size_t bucket : missing) add(gathered_, bucket);
+    run(gather(missing, visits_.all[k]), visits_.all[k]);
+  }
+
+  void begin_gradients(size_t k) {
+    const Visit& visit = visits_.all[k];
+    // Where two micro-batches add to a gradient at once, as the depths of multi-token prediction do
+    // that share a layer, it is reduced behind the last of them.
+    const Buckets fresh = whole_gradients_.take(units_[k].new_gradients);
     // The same unit for another micro-batch.
-    if (std::ranges::any_of(visit.new_gradients, is_on_its_way)) settle(visit.place);
-    run(gradients(visit.new_gradients), visit.place);
+    const auto is_fresh = [&](size_t bucket) { return has(fresh, bucket); };
+    const bool is_on_its_way = std::ranges::any_of(
+        reduced_, [&](const Reduced& sent) { return std::ranges::any_of(sent.buckets, is_fresh); });
+    if (is_on_its_way) settle(visit.end, visit);
+    run(gradients(fresh), visit);
   }
 
   void end(size_t k) {
-    const UnitVisit& visit = visits_[k];
-    run(release(visit.released), visit.place);
-    settle(visit.place);
-    run(reduce(visit.reduced), visit.place);
-    reduced_ = visit.reduced;
+    const Visit& visit = visits_.all[k];
+    run(release(weights_.give_back(units_[k].released)), visit);
+    settle(visit.begin, visit);
+    const Buckets whole = whole_gradients_.give_back(units_[k].reduced);
+    run(reduce(whole), visit);
+    if (!whole.empty()) reduced_.push_back({whole, visit.end});
   }
 
-  /// The gradients that are on their way have arrived.
-  void settle(const Visit& place) {
-    run(drop(reduced_), place);
-    reduced_.clear();
+  /// The gradients that are on their way since then or longer have arrived.
+  void settle(size_t item, const Visit& place) {
+    Buckets arrived;
+    for (const Reduced& sent : reduced_) {
+      if (sent.since > item) continue;
+      for (const size_t bucket : sent.buckets) add(arrived, bucket);
+    }
+    std::erase_if(reduced_, [&](const Reduced& sent) { return sent.since <= item; });
+    run(drop(arrived), place);
   }
 
   void run(int32_t segment, const Visit& place) {
@@ -248,7 +305,7 @@ class UnitShards {
   [[nodiscard]] Group group(size_t bucket) const { return program_.params.buckets[bucket].group; }
 
   /// The memory is that of a unit that was used before: so the gathering waits for it, which keeps
-  /// it one unit ahead.
+  /// it one unit ahead in its step.
   int32_t gather(const Buckets& buckets, const Visit& place) {
     const Pass pass = place.is_backward ? Pass::backward : Pass::forward;
     return of_buckets("gather", pass, buckets, [&](SegmentWriter& w) {
@@ -312,8 +369,16 @@ class UnitShards {
   bool keeps_stage_;
   std::map<int64_t, Buckets> by_layer_;
   std::map<std::pair<int32_t, int32_t>, Use> uses_;  ///< by segment and layer
-  std::vector<UnitVisit> visits_;
-  Buckets reduced_;  ///< gradients on their way
+  Visits visits_;
+  std::vector<UnitVisit> units_;  ///< by visit
+  Holders weights_;               ///< that are gathered
+  Holders whole_gradients_;
+  Buckets gathered_;  ///< weights that compute has not waited for
+  struct Reduced {
+    Buckets buckets;
+    size_t since = 0;  ///< the item that they are behind
+  };
+  std::vector<Reduced> reduced_;  ///< gradients on their way
   std::map<std::tuple<std::string, Pass, Buckets>, int32_t> segments_;
 };
 

@@ -28,9 +28,10 @@ class Offloading {
     visits_ = visits_of(program_, [](const Item& item, const Segment& segment) {
       return item.layer >= 0 && is_half_of_layer(segment);
     });
-    for (const Visit& visit : visits_) {
-      if (visit.is_backward) find_saved(visit);
+    for (size_t k = 0; k < visits_.all.size(); ++k) {
+      if (visits_.all[k].is_backward) backward_of_.emplace(place_of(visits_.all[k]), k);
     }
+    find_saved();
     write();
   }
 
@@ -52,64 +53,74 @@ class Offloading {
            (space == Space::frame || space == Space::narrow);
   }
 
-  void find_saved(const Visit& visit) {
-    const auto [place, is_new] = saved_.try_emplace(visit.frame);
-    if (!is_new) return;
-    for (size_t i = visit.begin; i < visit.end; ++i) {
+  /// By the first backward visit of each frame: all micro-batches save the same.
+  void find_saved() {
+    std::map<int32_t, size_t> first_of;
+    for (size_t i = 0; i < program_.items.size(); ++i) {
+      const std::optional<size_t> k = visits_.of_item[i];
+      if (!k || !visits_.all[*k].is_backward) continue;
+      const int32_t frame = visits_.all[*k].frame;
+      if (first_of.try_emplace(frame, *k).first->second != *k) continue;
       const Segment& segment = *program_.segments[static_cast<size_t>(program_.items[i].segment)];
-      if (!is_half_of_layer(segment)) continue;
-      place->second.dims = segment.dims;
+      Saved& saved = saved_[frame];
+      saved.dims = segment.dims;
       for (const Instr& instr : segment.code) {
         if (!is_end_of_saved(instr)) continue;
         const BufferRow& row = buffer_row(static_cast<Buf>(instr.refs.front().id));
         const std::optional<spec::Offload> module = offload_of(row, segment.dims);
-        if (module && modules_.has(*module)) place->second.frees.push_back(instr);
+        if (module && modules_.has(*module)) saved.frees.push_back(instr);
       }
     }
   }
 
-  /// What is needed again at once stays.
-  [[nodiscard]] bool goes_out(size_t k) const {
-    const Visit& visit = visits_[k];
+  /// What is needed again before it could have gone stays: it goes while another layer runs.
+  [[nodiscard]] bool goes_out(const Visit& visit) const {
     if (visit.is_backward || saved_.at(visit.frame).frees.empty()) return false;
-    return k + 1 == visits_.size() || place_of(visits_[k + 1]) != place_of(visit);
-  }
-  [[nodiscard]] bool comes_back(size_t k) const {
-    return k < visits_.size() && visits_[k].is_backward && gone_.contains(place_of(visits_[k]));
+    const size_t back = backward_of_.at(place_of(visit));
+    const size_t needed = visits_.all[back].begin;
+    const auto covers = [&](const Visit& other) {
+      return other.begin >= visit.end && other.end <= needed;
+    };
+    const auto first = visits_.all.begin();
+    return std::any_of(first + (&visit - visits_.all.data()) + 1,
+                       first + static_cast<std::ptrdiff_t>(back), covers);
   }
 
   void write() {
     std::vector<Item> old = std::move(program_.items);
     program_.items.clear();
-    size_t k = 0;
     for (size_t i = 0; i < old.size(); ++i) {
-      if (k < visits_.size() && visits_[k].begin == i) begin(k);
+      if (const auto k = visits_.begins_at(i)) begin(visits_.all[*k]);
       program_.items.push_back(old[i]);
-      if (k < visits_.size() && visits_[k].end == i + 1) end(k++);
+      if (const auto k = visits_.ends_with(i)) end(visits_.all[*k]);
     }
   }
 
-  void begin(size_t k) {
-    if (comes_back(k)) fetch(visits_[k]);
-    if (back_ == place_of(visits_[k])) run(Step::arrive, visits_[k]);
-    if (comes_back(k + 1)) fetch(visits_[k + 1]);
+  void begin(const Visit& visit) {
+    fetch(visit);
+    if (back_.contains(place_of(visit))) {
+      run(Step::arrive, visit);
+      back_.clear();
+    }
+    for (const size_t next : visit.behind) fetch(visits_.all[next]);
   }
 
-  void end(size_t k) {
-    if (on_its_way_ != nullptr) {
-      run(Step::leave, *on_its_way_);
-      gone_.insert(place_of(*on_its_way_));
-      on_its_way_ = nullptr;
+  void end(const Visit& visit) {
+    for (const Visit* sent : on_their_way_) {
+      if (sent->end > visit.begin) continue;
+      run(Step::leave, *sent);
+      gone_.insert(place_of(*sent));
     }
-    if (!goes_out(k)) return;
-    run(Step::send, visits_[k]);
-    on_its_way_ = &visits_[k];
+    std::erase_if(on_their_way_, [&](const Visit* sent) { return sent->end <= visit.begin; });
+    if (!goes_out(visit)) return;
+    run(Step::send, visit);
+    on_their_way_.push_back(&visit);
   }
 
   void fetch(const Visit& visit) {
+    if (!visit.is_backward || gone_.erase(place_of(visit)) == 0) return;
     run(Step::fetch, visit);
-    gone_.erase(place_of(visit));
-    back_ = place_of(visit);
+    back_.insert(place_of(visit));
   }
 
   enum class Step : uint8_t { send, leave, fetch, arrive };
@@ -180,11 +191,12 @@ class Offloading {
   StepProgram& program_;
   const BlockContext& context_;
   const spec::OffloadSet& modules_;
-  std::vector<Visit> visits_;
-  std::map<int32_t, Saved> saved_;  ///< by frame
-  const Visit* on_its_way_ = nullptr;
+  Visits visits_;
+  std::map<Place, size_t> backward_of_;  ///< visits
+  std::map<int32_t, Saved> saved_;       ///< by frame
+  std::vector<const Visit*> on_their_way_;
   std::set<Place> gone_;  ///< in the host's memory alone
-  Place back_{-1, -1};    ///< fetched last
+  std::set<Place> back_;  ///< fetched, and compute has not waited for them
   std::map<std::pair<Step, int32_t>, int32_t> segments_;
 };
 

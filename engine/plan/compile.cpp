@@ -288,9 +288,7 @@ class Compiler {
 
   [[nodiscard]] std::vector<ScheduleStep> schedule(const Layout& layout, int stage,
                                                    int64_t num_micro_batches) const {
-    // Copies to the host come and go with a layer, which pieces of it would break.
-    const bool is_woven = planned_.overlaps_micro_batches && planned_.offload.empty();
-    if (is_woven && (layout.pp == 1 || layout.vpp > 1)) {
+    if (planned_.overlaps_micro_batches && (layout.pp == 1 || layout.vpp > 1)) {
       return combined_1f1b(layout.pp, layout.vpp, stage, num_micro_batches);
     }
     return layout.vpp == 1 ? one_f_one_b(layout.pp, stage, num_micro_batches)

@@ -119,15 +119,9 @@ constexpr PlannedPass kPlannedPasses[] = {
     {[](Planned k) { return where(k.optimizer_offload_ratio > 0, "offload of the optimizer"); }, "",
      true},
     {[](Planned k) {
-       return where(k.overlap_moe_expert_parallel_comm && k.offload.empty(),
-                    "overlap over micro-batches");
+       return where(k.overlap_moe_expert_parallel_comm, "overlap over micro-batches");
      },
      "", true},
-    {[](Planned k) {
-       return where(k.overlap_moe_expert_parallel_comm && !k.offload.empty(),
-                    "overlap over micro-batches beside offload of activations");
-     },
-     "one after the other stands for it"},
     {[](Planned k) {
        return where(k.exchanges_heads(), "the exchange of heads among context-parallel ranks");
      },

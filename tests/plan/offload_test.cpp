@@ -45,6 +45,30 @@ const char* const kExpertLayouts[] = {
         "pipeline_model_parallel_size": 2})",
 };
 
+/// Of those with experts, such as overlap over micro-batches takes.
+const char* const kWovenLayouts[] = {
+    R"({"data_parallel_size": 2, "expert_model_parallel_size": 2})",
+    R"({"data_parallel_size": 4, "expert_model_parallel_size": 2, "pipeline_model_parallel_size": 2,
+        "virtual_pipeline_model_parallel_size": 2, "ep_chunks_forward": 2})",
+};
+
+Planned woven_for(const spec::OffloadSet& modules, spec::Fsdp fsdp = spec::Fsdp::none) {
+  Planned planned = planned_for(modules, fsdp);
+  planned.overlaps_micro_batches = true;
+  return planned;
+}
+
+void for_woven(const std::function<void(const spec::TrialSpec&)>& body) {
+  for (const auto& [name, model] : testing::small_models()) {
+    if (model.num_experts == 0) continue;
+    for (const char* knobs : kWovenLayouts) {
+      BOOST_TEST_CONTEXT(name << " " << knobs << " woven") {
+        body(testing::trial_of(model, knobs));
+      }
+    }
+  }
+}
+
 /// body(trial) for all models and layouts.
 void for_all(const std::function<void(const spec::TrialSpec&)>& body) {
   for (const auto& [name, model] : testing::small_models()) {
@@ -64,6 +88,13 @@ BOOST_AUTO_TEST_CASE(programs_that_offload_hold_what_all_hold) {
       for (const spec::Fsdp fsdp : {spec::Fsdp::none, spec::Fsdp::megatron}) {
         BOOST_TEST(error_of(compile(trial, rank, planned_for(kAll, fsdp))) == "");
       }
+    }
+  });
+  for_woven([](const spec::TrialSpec& trial) {
+    for (const spec::Fsdp fsdp : {spec::Fsdp::none, spec::Fsdp::megatron}) {
+      const testing::RanksOfStep step(trial, woven_for(kAll, fsdp));
+      for (const StepProgram& program : step.programs) BOOST_TEST(error_of(program) == "");
+      testing::play_all(trial, step);
     }
   });
 }
@@ -99,6 +130,12 @@ BOOST_AUTO_TEST_CASE(what_goes_out_comes_back) {
     BOOST_TEST(moved.held == 0);
     BOOST_TEST(moved.bytes[Op::to_host] == moved.bytes[Op::from_host]);
     BOOST_TEST((moved.bytes[Op::to_host] > 0) == !spec::is_full_recompute(trial.knobs));
+  });
+  for_woven([](const spec::TrialSpec& trial) {
+    Moved moved = moved_by(trial, woven_for(kAll));
+    BOOST_TEST(moved.held == 0);
+    BOOST_TEST(moved.bytes[Op::to_host] == moved.bytes[Op::from_host]);
+    BOOST_TEST(moved.bytes[Op::to_host] > 0);
   });
 }
 
@@ -174,20 +211,20 @@ BOOST_AUTO_TEST_CASE(modules_name_the_tensors_of_a_layer) {
 }
 
 /// Which copies of what compute reads again have not ended, and which memory is used meanwhile.
-BOOST_AUTO_TEST_CASE(nothing_is_read_before_it_is_back_nor_freed_before_it_is_out) {
-  const spec::TrialSpec trial =
-      testing::trial_of(testing::small_deepseek(), R"({"pipeline_model_parallel_size": 2})");
-  const StepProgram program = compile(trial, 0, planned_for(kAll));
+void check_copies(const StepProgram& program) {
   constexpr auto kNumStreams = static_cast<size_t>(Stream::count);
   using Clock = std::array<int64_t, kNumStreams>;
   std::array<Clock, kNumStreams> known{};
   Clock launched{};
   std::map<std::tuple<int32_t, int32_t, uint8_t>, std::pair<size_t, int64_t>> copied;
-  std::vector<Clock> events;
+  std::array<std::vector<Clock>, kNumLanes> lanes;
   const Item* current = nullptr;
   int num_copies = 0;
   for_each(program, [&](const Item& item, const Segment& segment, const Instr& instr) {
-    if (&item != current) events.assign(static_cast<size_t>(segment.num_events), {});
+    std::vector<Clock>& events = lanes[lane_of(segment)];
+    if (&item != current && segment.begins()) {
+      events.assign(static_cast<size_t>(segment.num_events), {});
+    }
     current = &item;
     const auto stream = static_cast<size_t>(instr.stream);
     Clock& own = known[stream];
@@ -216,6 +253,37 @@ BOOST_AUTO_TEST_CASE(nothing_is_read_before_it_is_back_nor_freed_before_it_is_ou
     }
   });
   BOOST_TEST(num_copies > 100);
+}
+
+BOOST_AUTO_TEST_CASE(nothing_is_read_before_it_is_back_nor_freed_before_it_is_out) {
+  const ModelSpec model = testing::small_deepseek();
+  const spec::TrialSpec trial = testing::trial_of(model, R"({"pipeline_model_parallel_size": 2})");
+  check_copies(compile(trial, 0, planned_for(kAll)));
+  check_copies(compile(testing::trial_of(model, kWovenLayouts[0]), 0, woven_for(kAll)));
+}
+
+/// Layers' worth of queries, keys and values that are there at once.
+int64_t most_layers_of_qkv(const spec::TrialSpec& trial, const Planned& planned) {
+  int64_t now = 0;
+  int64_t most = 0;
+  for_each(compile(trial, 0, planned), [&](const Item&, const Segment&, const Instr& instr) {
+    if (instr.verb != Verb::alloc && instr.verb != Verb::free) return;
+    const Ref& ref = instr.refs.front();
+    if (ref.space != Space::frame || ref.id != static_cast<uint8_t>(Buf::qkv)) return;
+    now += instr.verb == Verb::alloc ? 1 : -1;
+    most = std::max(most, now);
+  });
+  return most;
+}
+
+// Of each of two woven micro-batches one is used while another one goes or comes.
+BOOST_AUTO_TEST_CASE(four_layers_are_there_where_micro_batches_are_woven) {
+  ModelSpec model = testing::small_gpt_oss();
+  testing::set_layers(model, testing::layers_of(spec::Mixer::gqa, 8, 0));
+  const spec::TrialSpec trial = testing::trial_of(model, kWovenLayouts[0]);
+  BOOST_TEST(most_layers_of_qkv(trial, planned_for({Offload::core_attn})) == 2);
+  BOOST_TEST(most_layers_of_qkv(trial, woven_for({Offload::core_attn})) == 4);
+  BOOST_TEST(most_layers_of_qkv(trial, woven_for({})) > 8);
 }
 
 /// A step of one rank whose operations take `op_ns` each, on a link that moves 0.8 bytes a

@@ -387,17 +387,21 @@ BOOST_AUTO_TEST_CASE(copies_of_the_optimizer_have_a_part_of_the_played_step) {
   });
 }
 
-BOOST_AUTO_TEST_CASE(woven_steps_beside_fsdp_are_played) {
+BOOST_AUTO_TEST_CASE(woven_steps_beside_fsdp_and_offload_are_played) {
   with_run(samples::moe_model(), {.dp = 4, .ep = 4}, [](PlanRun& run) {
     spec::HardwareSpec hardware = *run.hardware;
     hardware.intra_node.bytes_per_s /= 100;  // an exchange takes long
     run.hardware = &hardware;
-    run.knobs.fsdp = Fsdp::megatron;
     const auto step_ns = [&](bool has_overlap) {
       run.knobs.overlap_moe_expert_parallel_comm = has_overlap;
       BOOST_TEST(not_played(run).empty());
       return play_plan(run, {}, false).estimate.step_ns;
     };
+    run.knobs.fsdp = Fsdp::megatron;
+    BOOST_TEST(step_ns(true) < step_ns(false));
+    run.knobs.offload = {Offload::core_attn};
+    BOOST_TEST(step_ns(true) < step_ns(false));
+    run.knobs.fsdp = Fsdp::none;
     BOOST_TEST(step_ns(true) < step_ns(false));
   });
 }

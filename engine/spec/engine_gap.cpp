@@ -150,12 +150,7 @@ constexpr PlannedPass kPlannedPasses[] = {
                     "tensor parallelism without sequence parallelism");
      },
      "sequence parallelism stands for it"},
-    {[](Planned k) {
-       // Of 32 bits its products have a rate of their own.
-       const bool is_wide =
-           k.precision == PrecisionRecipe::fp32 || k.params_dtype == StateType::fp32;
-       return where(!k.fused_attention && !is_wide, "attention with scores in memory");
-     },
+    {[](Planned k) { return where(!k.fused_attention, "attention with scores in memory"); },
      "fused attention stands for it"},
     {[](Planned k) {
        return where(k.fused_grouped_mlp, "experts' products and activation in one kernel");

@@ -270,10 +270,15 @@ std::string load_words(const planner::PlanRun& run, const RunEstimate& estimate)
 
 std::string margin_text(const RunEstimate& estimate) {
   const auto bytes = [](double count) { return base::format_bytes(std::llround(count)); };
+  const double more = estimate.memory.peak_bytes() - estimate.memory.allocated_bytes();
+  const std::string beside =
+      more > 0 ? fmt::format(" and {} of graphs' pool and the dispatcher's buffers", bytes(more))
+               : "";
   return fmt::format(
-      "\"fits\" keeps {} beside the peak ({:.0f} % of it for fragments, {} for CUDA's context and "
+      "\"fits\" keeps {} beside the peak{} ({:.0f} % for fragments, {} for CUDA's context and "
       "communicators); {} {}",
-      bytes(estimate.margin_bytes), 100 * planner::figure_of<planner::MemoryRule::fragments>(),
+      bytes(estimate.margin_bytes), beside,
+      100 * planner::figure_of<planner::MemoryRule::fragments>(),
       bytes(planner::figure_of<planner::MemoryRule::beside_pytorch>()),
       bytes(std::abs(estimate.left_bytes)), estimate.left_bytes < 0 ? "are missing" : "are left");
 }

@@ -437,7 +437,7 @@ std::string to_text(const PlanResult& result, std::optional<size_t> width) {
     text += fmt::format("that is {:.2f} times the price above", played_over_priced(r));
     text += r.not_in_played.empty()
                 ? ""
-                : fmt::format("; that engine has no word for {}", fmt::join(r.not_in_played, ", "));
+                : fmt::format("; left out of it: {}", fmt::join(r.not_in_played, ", "));
     text += '\n';
     for (const auto& [part, ns] : r.played->estimate.parts_ns) {
       const double share =

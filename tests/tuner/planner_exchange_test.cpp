@@ -124,6 +124,33 @@ BOOST_AUTO_TEST_CASE(a_played_exchange_is_that_of_the_dispatcher) {
   }
 }
 
+// What software gets out of the links of tensor parallelism is in its transfers, too.
+BOOST_AUTO_TEST_CASE(a_played_transfer_of_tensors_is_that_of_its_price) {
+  const spec::ModelSpec model = samples::dense_model();
+  const spec::HardwareSpec hardware = samples::machine(2);
+  PlanRun run = samples::run_of(model, hardware);
+  run.knobs.tp = 2;
+  const auto transfer_ns = [&](double factor, spec::PrecisionRecipe recipe) {
+    Rates rates;
+    rates.tensor_factor = factor;
+    rates.case_factor[static_cast<size_t>(spec::PrecisionRecipe::mxfp8)] = 1.5;
+    run.knobs.precision = recipe;
+    const PlayedStep played = play_plan(run, rates, true);
+    int64_t ns = 0;
+    for (const profiler::TraceRecord& record : played.traces.front().records) {
+      if (record.group == plan::name_of(plan::Group::tp)) ns += record.transfer_ns;
+    }
+    return static_cast<double>(ns);
+  };
+  const double one = transfer_ns(1, spec::PrecisionRecipe::bf16);
+  BOOST_TEST_REQUIRE(one > 0);
+  BOOST_TEST(transfer_ns(3, spec::PrecisionRecipe::bf16) == 3 * one,
+             boost::test_tools::tolerance(0.001));
+  // Transfers are of 16 bits, and the kind of run has a factor.
+  BOOST_TEST(transfer_ns(1, spec::PrecisionRecipe::mxfp8) == 1.5 * one,
+             boost::test_tools::tolerance(0.001));
+}
+
 // And so do the products of the busiest rank's experts.
 BOOST_AUTO_TEST_CASE(a_played_step_has_the_load_of_the_plan) {
   const spec::ModelSpec model = samples::moe_model();

@@ -350,8 +350,11 @@ BOOST_AUTO_TEST_CASE(three_layers_are_on_their_way_where_micro_batches_take_turn
 BOOST_AUTO_TEST_CASE(the_optimizer_offloads_what_its_program_does) {
   for_replicas([](PlanRun& run) {
     const double all = predict_step(run, {}).part(TimePart::optimizer);
-    for (const float ratio : {0.25F, 1.0F}) {
+    using spec::StateType;
+    for (const auto& [ratio, moments] :
+         {std::pair(0.25F, StateType::fp32), {1.0F, StateType::fp32}, {1.0F, StateType::bf16}}) {
       run.knobs.optimizer_offload_ratio = ratio;
+      run.knobs.exp_avg = run.knobs.exp_avg_sq = moments;
       const MemoryPrediction memory = predict_memory(run);
       for (int64_t stage = 0; stage < run.knobs.pp; ++stage) {
         const StepProgram program = program_of(run, stage);

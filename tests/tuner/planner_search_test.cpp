@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -134,6 +135,19 @@ BOOST_AUTO_TEST_CASE(a_layout_is_listed_once_with_its_fastest_virtual_stages) {
   BOOST_TEST_REQUIRE(!two.empty());
   for (const auto& [sizes, seconds] : two) {
     BOOST_TEST(all.at(sizes) <= std::min(seconds, one.at(sizes)));
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_layout_misses_once) {
+  const spec::ModelSpec model = dense_model();
+  spec::HardwareSpec hardware = machine(2);
+  hardware.memory_bytes = int64_t{1} << 20;
+  const PlanAnswer answer = search_plans(question_of(model, hardware), {});
+  BOOST_TEST_REQUIRE(answer.nearest.size() > 1);
+  std::set<std::array<int32_t, 4>> layouts;
+  for (const PlannedConfig& config : answer.nearest) {
+    const spec::PlanKnobs& k = config.knobs;
+    BOOST_TEST(layouts.insert({k.tp, k.cp, k.pp, k.micro_batch_size}).second);
   }
 }
 

@@ -82,6 +82,19 @@ void Weights::add(const Weights& other, double times) {
   }
 }
 
+double bytes_of(spec::StateType type) {
+  switch (type) {
+    case spec::StateType::fp32:
+      return 4;
+    case spec::StateType::bf16:
+    case spec::StateType::fp16:
+      return 2;
+    case spec::StateType::fp8:
+      return 1;
+  }
+  return 4;
+}
+
 bool has_wide_elements(const spec::PlanKnobs& knobs) {
   return knobs.precision == spec::PrecisionRecipe::fp32 ||
          knobs.params_dtype == spec::StateType::fp32;

@@ -27,19 +27,6 @@ using spec::StateType;
 
 double element_bytes(const PlanKnobs& k) { return has_wide_elements(k) ? 4 : 2; }
 
-double bytes_of(StateType type) {
-  switch (type) {
-    case StateType::fp32:
-      return 4;
-    case StateType::bf16:
-    case StateType::fp16:
-      return 2;
-    case StateType::fp8:
-      return 1;
-  }
-  return 4;
-}
-
 /// Optimizer state of one parameter that a rank owns: moments and master weight.
 double state_bytes(const PlanKnobs& k, bool has_master) {
   double moments = bytes_of(k.exp_avg) + bytes_of(k.exp_avg_sq);

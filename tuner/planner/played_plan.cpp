@@ -59,8 +59,9 @@ using Choices = const spec::PlanKnobs&;
 std::string where(bool is_there, const char* what) { return is_there ? what : ""; }
 
 constexpr LeftOut kLeftOut[] = {
-    // The engine has them, and what is played is in bf16.
-    {[](Choices k) { return where(k.precision == spec::PrecisionRecipe::fp32, "fp32 products"); }},
+    // Its products are priced so; what moves is in bf16.
+    {[](Choices k) { return where(has_wide_elements(k), "tensors of 32 bits"); },
+     "those of 16 bits stand for them"},
     {[](Choices k) {
       return where(k.precision == spec::PrecisionRecipe::fp8_delayed,
                    "the reduction of amax over ranks");
@@ -68,7 +69,7 @@ constexpr LeftOut kLeftOut[] = {
     {[](Choices k) {
        return k.cross_entropy == spec::CrossEntropy::native
                   ? ""
-                  : fmt::format("the loss by {}", name_of(k.cross_entropy));
+                  : fmt::format("{} cross-entropy", name_of(k.cross_entropy));
      },
      "one product and its loss stand for it"},
     {[](Choices k) { return where(!k.fused_activation, "an activation that is not fused"); },
@@ -84,9 +85,8 @@ constexpr LeftOut kLeftOut[] = {
     {[](Choices k) { return where(k.precision_aware_optimizer, "the precision-aware optimizer"); },
      "the usual one stands for it"},
     {[](Choices k) {
-      const bool is_told = k.overlap_moe_expert_parallel_comm && k.cuda_device_max_connections < 8;
-      return is_told ? fmt::format("{} queues from host to device", k.cuda_device_max_connections)
-                     : "";
+      return where(k.overlap_moe_expert_parallel_comm && k.cuda_device_max_connections == 1,
+                   "one queue from host to device");
     }},
     {[](Choices k) {
        const int32_t steps = k.cuda_graph_warmup_steps;
@@ -148,11 +148,14 @@ plan::TransferOf transfers_of(const PlanRun& run, const Rates& rates) {
   const double exchange = exchange_over_links(run) / rates.exchange;
   // Weights are gathered beside the next step's forward, which is not played.
   const double gathered = run.knobs.overlap_param_gather ? rates.data_exposed : 1;
+  const double tensor = rates.tensor_factor;
+  const double scale = step_scale(run, rates);
   return [=](const plan::Instr& instr, const std::vector<int>&, int64_t ns) {
     const double share = plan::is_exchange_of_rows(instr)     ? exchange
                          : instr.op == plan::Op::param_gather ? gathered
+                         : instr.group == plan::Group::tp     ? tensor
                                                               : 1;
-    return share == 1 ? ns : std::llround(share * static_cast<double>(ns));
+    return std::llround(scale * share * static_cast<double>(ns));
   };
 }
 

@@ -400,6 +400,13 @@ class Search {
   /// Of those that need as much the first ones stay.
   void add_nearest(PlannedConfig& config, const Stages& stages) {
     std::vector<PlannedConfig>& nearest = answer_.nearest;
+    const auto same = std::ranges::find_if(nearest, [&](const PlannedConfig& other) {
+      return is_same_choice(other.knobs, config.knobs);
+    });
+    if (same != nearest.end()) {
+      if (same->peak_bytes <= config.peak_bytes) return;
+      nearest.erase(same);
+    }
     if (nearest.size() == kNearest && nearest.back().peak_bytes <= config.peak_bytes) return;
     config.stages = stages;
     nearest.insert(

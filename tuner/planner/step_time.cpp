@@ -135,6 +135,8 @@ class StepPricer {
     return step;
   }
 
+  [[nodiscard]] double scale() const { return scale_; }
+
   /// Of a step, of the host.
   [[nodiscard]] double launch_seconds(const LayerTime& stage) const {
     return scale_ * static_cast<double>(num_micro_batches(run_)) * stage.host;
@@ -500,9 +502,10 @@ class StepPricer {
     step.part(TimePart::optimizer) =
         rates_.optimizer_factor * owned * kBytes / hw_.memory_bytes_per_s;
     // State in the host's memory goes over its link twice.
-    constexpr double kCopied = 2 * 12;
+    const double copied =
+        2 * (bytes_of(k_.main_params) + bytes_of(k_.exp_avg) + bytes_of(k_.exp_avg_sq));
     step.part(TimePart::optimizer) += static_cast<double>(k_.optimizer_offload_ratio) * owned *
-                                      kCopied / plan::host_link_bytes_per_s(hw_);
+                                      copied / plan::host_link_bytes_per_s(hw_);
   }
 
   const PlanRun& run_;
@@ -649,6 +652,10 @@ OpPrice op_price(const PlanRun& asked, const Rates& rates) {
   return [priced](const OpWork& op, spec::PrecisionRecipe recipe) {
     return priced->pricer.played_seconds(op, recipe);
   };
+}
+
+double step_scale(const PlanRun& run, const Rates& rates) {
+  return StepPricer(run, rates, {}).scale();
 }
 
 StepTime predict_step(const PlanRun& run, const Rates& rates, const TimeContext& context) {

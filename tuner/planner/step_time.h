@@ -201,6 +201,9 @@ StageParts stage_parts(const PlanRun& run, WorkCache& works, const Rates& rates)
 using OpPrice = std::function<double(const OpWork& op, spec::PrecisionRecipe recipe)>;
 OpPrice op_price(const PlanRun& run, const Rates& rates);
 
+/// Of all parts of a run's step, by the release and the kind of run.
+double step_scale(const PlanRun& run, const Rates& rates);
+
 StepTime predict_step(const PlanRun& run, const Rates& rates, const TimeContext& context = {});
 
 double tokens_per_s_per_device(const PlanRun& run, double step_seconds);

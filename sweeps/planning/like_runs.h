@@ -72,7 +72,7 @@ struct LikeRuns {
   std::vector<LikeRun> runs;  ///< the nearest first, at most three
   size_t num_rows = 0;
   size_t num_like = 0;
-  /// In the order of the file, but for those that state what an earlier one states: at the end.
+  /// In the order of the file, but for those that state what a nearer one states: at the end.
   std::vector<LeftOutRow> left_out;
 };
 

@@ -95,6 +95,28 @@ BOOST_AUTO_TEST_CASE(own_modules_delay_nothing) {
   BOOST_TEST(breaks(run, "own_modules_delay_nothing"));
 }
 
+// combined_1f1b.py and mcore_fsdp_adapter.py of Megatron-Core d98e8a64.
+BOOST_AUTO_TEST_CASE(overlap_beside_fsdp_has_neither_stages_nor_graphs_of_layers) {
+  const spec::ModelSpec model = moe_model();
+  const spec::HardwareSpec hardware = machine(8);
+  PlanRun run = run_of(model, hardware);
+  run.knobs.dp = run.knobs.ep = 4;
+  run.knobs.overlap_moe_expert_parallel_comm = true;
+  run.knobs.fsdp = spec::Fsdp::megatron;
+  BOOST_TEST(!breaks(run, "overlap_beside_fsdp"));
+  run.knobs.cuda_graphs = {spec::PlanGraph::full_iteration};
+  BOOST_TEST(!breaks(run, "overlap_beside_fsdp"));
+  run.knobs.cuda_graphs = {spec::PlanGraph::attn};
+  BOOST_TEST(breaks(run, "overlap_beside_fsdp"));
+  run.knobs.fsdp = spec::Fsdp::none;
+  BOOST_TEST(!breaks(run, "overlap_beside_fsdp"));
+  run.knobs.cuda_graphs = {};
+  run.knobs.pp = run.knobs.vpp = 2;
+  BOOST_TEST(!breaks(run, "overlap_beside_fsdp"));
+  run.knobs.fsdp = spec::Fsdp::megatron;
+  BOOST_TEST(breaks(run, "overlap_beside_fsdp"));
+}
+
 // What is recomputed in parts leaves the rest to go to the host's memory.
 BOOST_AUTO_TEST_CASE(what_is_within_recomputation_is_not_offloaded) {
   const spec::ModelSpec model = moe_model();

@@ -82,7 +82,7 @@ void Weights::add(const Weights& other, double times) {
   }
 }
 
-double bytes_of(spec::StateType type) {
+double bytes_of_type(spec::StateType type) {
   switch (type) {
     case spec::StateType::fp32:
       return 4;

@@ -76,7 +76,7 @@ Weights mtp_weights(const PlanRun& run, bool has_embedding_beside);
 
 using spec::is_product_narrow;
 /// Of one element.
-double bytes_of(spec::StateType type);
+double bytes_of_type(spec::StateType type);
 /// Whether activations and parameters have 32 bits: without mixed precision.
 bool has_wide_elements(const spec::PlanKnobs& knobs);
 /// Whether the layers' matrices are kept in 8 bits alone, without copies of 16. Beside PyTorch's

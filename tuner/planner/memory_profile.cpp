@@ -29,10 +29,11 @@ double element_bytes(const PlanKnobs& k) { return has_wide_elements(k) ? 4 : 2; 
 
 /// Optimizer state of one parameter that a rank owns: moments and master weight.
 double state_bytes(const PlanKnobs& k, bool has_master) {
-  double moments = bytes_of(k.exp_avg) + bytes_of(k.exp_avg_sq);
+  double moments = bytes_of_type(k.exp_avg) + bytes_of_type(k.exp_avg_sq);
   // Muon has one moment for matrices, and nearly all parameters are matrices. Sharded it holds more
   // than its share, since whole matrices go to ranks.
-  if (k.optimizer == OptimizerKind::muon && !k.distributed_optimizer) moments = bytes_of(k.exp_avg);
+  if (k.optimizer == OptimizerKind::muon && !k.distributed_optimizer)
+    moments = bytes_of_type(k.exp_avg);
   if (k.optimizer == OptimizerKind::sgd) moments = 0;
   double master = figure_of<MemoryRule::master>();
   if (has_wide_elements(k) || !has_master) {
@@ -105,12 +106,12 @@ StaticParts static_parts(const PlanRun& run, const Weights& weights, double shap
   StaticParts result;
   MemoryParts& parts = result.parts;
   parts.weights = element * (held + held_adapters);
-  const double gradient = bytes_of(k.main_grads);
+  const double gradient = bytes_of_type(k.main_grads);
   if (!run.is_of_megatron) {
     // Torchtitan has the weights that the optimizer updates and no others, none in 8 bits. What
     // FSDP2 offloads is all of that, gradients too.
     const double here = 1 - static_cast<double>(k.optimizer_offload_ratio);
-    parts.weights = here * bytes_of(k.main_params) * (held + held_adapters);
+    parts.weights = here * bytes_of_type(k.main_params) * (held + held_adapters);
     parts.gradients = sums_titan_gradients_whole(run)
                           ? figure_of<MemoryRule::titan_whole_gradients>() * weights.total()
                           : here * gradient * trained;
@@ -556,7 +557,7 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
     result.moment = kMomentOfUpdate;
   }
   if (is_titan_unsharded(run) && num_micro_batches(run) == 1) {
-    settle_fresh_gradients(loss, in_layer, bytes_of(k.main_grads) * own.largest_layer,
+    settle_fresh_gradients(loss, in_layer, bytes_of_type(k.main_grads) * own.largest_layer,
                            activations / std::max(1.0, layers.num_layers), result);
   }
   // Torchtitan has no gradients before the first backward.

@@ -262,6 +262,21 @@ constexpr PlanRule kRules[] = {
            return std::string("overlap of the experts' exchange excludes recompute full and moe");
          }}),
     of_choices(
+        {"overlap_beside_fsdp",
+         [](Run run) {
+           const PlanKnobs& k = run.knobs;
+           const bool is_asked =
+               k.overlap_moe_expert_parallel_comm && k.fsdp == spec::Fsdp::megatron;
+           const bool is_layer_captured =
+               !k.cuda_graphs.empty() && !k.cuda_graphs.has(PlanGraph::full_iteration);
+           return !is_asked || (k.pp == 1 && !is_layer_captured);
+         },
+         [](Run) {
+           return std::string(
+               "overlap of the experts' exchange beside FSDP excludes pipeline stages and graphs "
+               "of parts of a layer");
+         }}),
+    of_choices(
         {"graphs_or_recompute",
          [](Run run) {
            const PlanKnobs& k = run.knobs;

@@ -502,8 +502,8 @@ class StepPricer {
     step.part(TimePart::optimizer) =
         rates_.optimizer_factor * owned * kBytes / hw_.memory_bytes_per_s;
     // State in the host's memory goes over its link twice.
-    const double copied =
-        2 * (bytes_of(k_.main_params) + bytes_of(k_.exp_avg) + bytes_of(k_.exp_avg_sq));
+    const double copied = 2 * (bytes_of_type(k_.main_params) + bytes_of_type(k_.exp_avg) +
+                               bytes_of_type(k_.exp_avg_sq));
     step.part(TimePart::optimizer) += static_cast<double>(k_.optimizer_offload_ratio) * owned *
                                       copied / plan::host_link_bytes_per_s(hw_);
   }

@@ -47,8 +47,8 @@ struct Visits {
 };
 
 /// Of the items for which `is_visit` holds. Others between them end no visit. Steps of one
-/// direction that follow each other are of different micro-batches: so those that are with each
-/// other are of one step.
+/// direction that follow each other are of different micro-batches, or of two virtual stages, which
+/// have no layer in common: so visits of one layer that are with each other are of one step.
 template <typename IsVisit>
 Visits visits_of(const StepProgram& program, IsVisit&& is_visit) {
   Visits visits;

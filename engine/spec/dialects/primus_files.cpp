@@ -22,6 +22,8 @@ constexpr int kDeepestChain = 8;
 constexpr size_t kMostBases = 64;
 /// Of all files with what they extend, which may be the same again and again.
 constexpr size_t kMostNodes = 100'000;
+/// That are gone through while files are merged: one may be merged into many.
+constexpr size_t kMostMerged = 4 * kMostNodes;
 
 /// Shipped files that hold the dialect's defaults, wherever they are not given.
 constexpr std::array<std::string_view, 11> kDefaults = {"language_model.yaml",
@@ -114,8 +116,7 @@ std::string_view folder_of(std::string_view place) {
   return slash == std::string_view::npos ? std::string_view() : place.substr(0, slash);
 }
 
-/// The files that a map names, in the order in which what they say is merged. Of one that stands
-/// there twice what is merged last counts: it says all again.
+/// The names of the files that a map extends, in the order in which what they say is merged.
 std::vector<std::string> bases_of(const Node& root, const Naming& naming) {
   std::vector<std::string> names;
   const Node* bases = root.find(naming.key);
@@ -124,14 +125,8 @@ std::vector<std::string> bases_of(const Node& root, const Naming& naming) {
   for (const Node& base : bases->items) names.push_back(base.text);
   // Another key of that name is a setting.
   if (naming.is_old && !std::ranges::all_of(names, is_yaml_name)) return {};
-  if (!naming.is_old) std::ranges::reverse(names);
-  std::set<std::string_view> known;
-  std::vector<std::string> once;
-  for (const std::string& name : names) {
-    if (known.insert(name).second) once.push_back(name);
-  }
-  std::ranges::reverse(once);
-  return once;
+  if (naming.is_old) std::ranges::reverse(names);
+  return names;
 }
 
 }  // namespace
@@ -224,10 +219,9 @@ Node Chains::with_bases(Node root, const std::string& place, int depth) {
                                          place.empty() ? in_.source : shown(place), naming.key,
                                          names.size(), kMostBases));
     }
-    for (const std::string& name : names) {
-      std::vector<std::string> places;
-      add_place(place_from(folder_of(place), name), places);
-      const Node& base = read(places, name, depth);
+    for (const Named& name : named_once(names, place)) {
+      const Node& base = read(name.places, name.name, depth);
+      count_merged(num_nodes_in(all) + num_nodes_in(base));
       if (naming.is_old) {
         Node with_whole_keys = base;
         add_missing(with_whole_keys, all);
@@ -257,6 +251,29 @@ const Node& Chains::preset(std::string_view kind, std::string_view framework,
   }
   add_place(place_from(folder_of(in_.options.place), file), places);
   return read(places, file, 0);
+}
+
+/// Of a file that is named twice, however it is spelled, what is merged last counts: it says all
+/// again.
+std::vector<Chains::Named> Chains::named_once(const std::vector<std::string>& names,
+                                              const std::string& place) const {
+  std::set<std::string> known;
+  std::vector<Named> once;
+  for (auto name = names.rbegin(); name != names.rend(); ++name) {
+    Named named{*name, {}};
+    add_place(place_from(folder_of(place), *name), named.places);
+    if (known.insert(find(named.places, *name).id).second) once.push_back(std::move(named));
+  }
+  std::ranges::reverse(once);
+  return once;
+}
+
+void Chains::count_merged(size_t num_nodes) {
+  num_merged_ += num_nodes;
+  if (num_merged_ <= kMostMerged) return;
+  throw base::UsageError(
+      fmt::format("{}: more than {} settings are merged from the files that it names", in_.source,
+                  kMostMerged));
 }
 
 Chains::Found Chains::find(const std::vector<std::string>& places, const std::string& name) const {
@@ -301,7 +318,8 @@ Node Chains::read_anew(const Found& file, int depth) {
         fmt::format("'{}' extends more than {} files in a row", shown(file.id), kDeepestChain));
     return empty_map();
   }
-  Node root = read_noted_yaml(file.text, file.id, in_);
+  Node root =
+      read_noted_yaml(file.text, fmt::format("{}: names {}", in_.source, shown(file.id)), in_);
   if (root.kind != Node::Kind::map) {
     if (!root.is_null()) in_.problem(fmt::format("'{}' is no map of settings", shown(file.id)));
     return empty_map();

@@ -43,6 +43,14 @@ class Chains {
     std::string_view text;
     bool is_there = false;
   };
+  struct Named {
+    std::string name;
+    std::vector<std::string> places;  ///< where it may lie
+  };
+  [[nodiscard]] std::vector<Named> named_once(const std::vector<std::string>& names,
+                                              const std::string& place) const;
+  /// Throws base::UsageError beyond what a person's files need.
+  void count_merged(size_t num_nodes);
   [[nodiscard]] Found find(const std::vector<std::string>& places, const std::string& name) const;
   const Node& read(const std::vector<std::string>& places, const std::string& name, int depth);
   Node read_anew(const Found& file, int depth);
@@ -53,7 +61,8 @@ class Chains {
   std::set<std::string, std::less<>> open_;         ///< being read
   std::set<std::string, std::less<>> missing_;
   size_t num_unknown_ = 0;
-  size_t num_nodes_ = 0;  ///< of all that is kept
+  size_t num_nodes_ = 0;   ///< of all that is kept
+  size_t num_merged_ = 0;  ///< gone through
 };
 
 }  // namespace moetune::spec::dialects

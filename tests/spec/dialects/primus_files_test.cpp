@@ -244,6 +244,59 @@ BOOST_AUTO_TEST_CASE(files_without_an_end_are_refused) {
   BOOST_TEST(contains(refused(many + kMine, bomb), "say more than 100000 settings"));
 }
 
+// However it is spelled, a file that is named twice is merged once, at its last place.
+BOOST_AUTO_TEST_CASE(a_file_is_one_however_it_is_named) {
+  const std::map<std::string, std::string> files = {{"sub/a.yaml", "seed: 1\n"},
+                                                    {"sub/b.yaml", "seed: 2\n"}};
+  const auto seed = [&](const std::string& names) {
+    return unknown_of(run_of(names + "\n" + kMine, files), "seed");
+  };
+  BOOST_TEST(seed("extends: [sub/a.yaml, sub/b.yaml, x/../sub/a.yaml]") == "1");
+  BOOST_TEST(seed("includes: [sub/a.yaml, sub/b.yaml, ./sub/a.yaml]") == "1");
+  BOOST_TEST(seed("includes: [sub/b.yaml, sub/a.yaml, ./sub/b.yaml]") == "2");
+  // One of 5000 settings by 64 names would be gone through too often.
+  std::string large;
+  for (int i = 0; i < 5000; ++i) large += "k" + std::to_string(i) + ": 1\n";
+  std::string spellings = "extends:\n";
+  std::string others = spellings;
+  std::map<std::string, std::string> many = {{"large.yaml", large}};
+  for (int i = 0; i < 64; ++i) {
+    const std::string name = "x" + std::to_string(i);
+    spellings += "  - " + name + "/../large.yaml\n";
+    others += "  - " + name + ".yaml\n";
+    many[name + ".yaml"] = "k" + std::to_string(i) + ": 2\n";
+  }
+  many["mine.yaml"] = spellings + kMine;
+  const RunConfig run = run_of(experiment(""), many);
+  BOOST_TEST(unknown_of(run, "k4999") == "1");
+  BOOST_TEST(run.model.at("hidden_size") == 64);
+  // Little files that are merged into it again and again keep little.
+  many["all.yaml"] = others.replace(others.find("  - x0."), 0, "  - large.yaml\n")
+                         .substr(0, others.find("  - x63."));
+  BOOST_TEST(unknown_of(run_of("extends: all.yaml\n" + kMine, many), "k62") == "2");
+  std::string again = "extends:\n";
+  for (int i = 0; i < 6; ++i) {
+    const std::string name = "all" + std::to_string(i) + ".yaml";
+    many[name] = many["all.yaml"];
+    again += "  - " + name + "\n";
+  }
+  BOOST_TEST(contains(refused(again + kMine, many), "more than 400000 settings are merged"));
+}
+
+BOOST_AUTO_TEST_CASE(a_mistake_in_a_file_is_told_with_who_names_it) {
+  ImportOptions how;
+  how.source = "br/e.yaml";
+  how.place = "e.yaml";
+  how.named = std::make_shared<Texts>(
+      std::map<std::string, std::string>{{"m.yaml", "num_layers: 4\nseeds: [1,\n"}});
+  try {
+    import_run(experiment("", "pre_trainer.yaml", "m.yaml"), Dialect::primus, how);
+    BOOST_TEST(false);
+  } catch (const base::UsageError& error) {
+    BOOST_TEST(contains(error.what(), "br/e.yaml: names m.yaml: line "), error.what());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(what_is_an_experiment) {
   BOOST_TEST(is_experiment(experiment("")));
   BOOST_TEST(is_experiment("# ours\nwork_group: amd\nmodules:\n  pre_trainer:\n"));

@@ -42,12 +42,19 @@ struct Candidate {
   bool is_experiment = false;
 };
 
+/// Whether a path begins with a folder's, which may end with '/'.
+bool is_in(const std::string& path, const std::string& folder) {
+  if (folder.empty() || !path.starts_with(folder)) return false;
+  return path.size() == folder.size() || folder.ends_with('/') || path[folder.size()] == '/';
+}
+
 /// Of a file that was found in a folder, or named by itself.
 ConfigPlace place_of(const RunFolder& files, const std::string& path) {
+  ConfigPlace place{path};
   for (const std::string& folder : files.folders) {
-    if (path.starts_with(folder)) return {path, folder};
+    if (folder.size() > place.folder.size() && is_in(path, folder)) place.folder = folder;
   }
-  return {path};
+  return place;
 }
 
 /// Takes what was read from what may be, also where the reader throws.
@@ -116,7 +123,6 @@ using NamedPaths = std::vector<std::set<fs::path>>;
 std::set<fs::path> paths_named_by(const RunFolder& files, const Candidate& candidate,
                                   size_t& num_bytes) {
   std::set<fs::path> paths;
-  if (!candidate.is_experiment && !candidate.is_preset) return paths;
   dialects::ImportOptions how;
   const ConfigPlace place = place_of(files, candidate.path);
   const auto folder = find_named_files(place, dialects::Dialect::primus, how);
@@ -135,24 +141,25 @@ std::set<fs::path> paths_named_by(const RunFolder& files, const Candidate& candi
 std::vector<Candidate> without_parts(const RunFolder& files, std::vector<Candidate> candidates) {
   if (candidates.size() < 2) return candidates;
   // Each is read with all that it names.
-  constexpr size_t kMostAsked = 32;
+  constexpr size_t kMostAsked = 8;
   constexpr size_t kMostBytes = 2 * ConfigFolder::kMostBytes;
-  const size_t num_asked = std::min(candidates.size(), kMostAsked);
+  std::vector<size_t> asked;
   size_t num_bytes = 0;
   NamedPaths named(candidates.size());
   std::vector<fs::path> real(candidates.size());
   for (size_t i = 0; i < candidates.size(); ++i) {
     std::error_code error;
     real[i] = fs::canonical(candidates[i].path, error);
-    if (i >= num_asked || num_bytes > kMostBytes) continue;
+    const bool may_name = candidates[i].is_experiment || candidates[i].is_preset;
+    if (!may_name || asked.size() == kMostAsked || num_bytes > kMostBytes) continue;
+    asked.push_back(i);
     named[i] = paths_named_by(files, candidates[i], num_bytes);
   }
   std::vector<Candidate> kept;
   for (size_t i = 0; i < candidates.size(); ++i) {
-    bool is_part = false;
-    for (size_t j = 0; j < num_asked && !is_part; ++j) {
-      is_part = j != i && named[j].contains(real[i]) && !named[i].contains(real[j]);
-    }
+    const bool is_part = std::ranges::any_of(asked, [&](size_t j) {
+      return j != i && named[j].contains(real[i]) && !named[i].contains(real[j]);
+    });
     if (!is_part) kept.push_back(candidates[i]);
   }
   return kept;
@@ -173,28 +180,44 @@ void put_experiments_first(std::vector<Candidate>& candidates) {
   for (size_t i = 0; i < places.size(); ++i) candidates[places[i]] = std::move(ordered[i]);
 }
 
+/// Whether it is an experiment beside the one that is read, whose text is empty where that is none.
+/// A copy says nothing else.
+bool is_other_experiment(const Candidate& candidate, const std::string& text) {
+  return !text.empty() && candidate.is_experiment && read_spec_file(candidate.path) != text;
+}
+
 }  // namespace
 
 StatedConfig config_of_files(const RunFolder& files, int64_t world_size,
                              std::vector<std::string>& notes) {
   StatedConfig stated;
   std::vector<std::string> left_out;
+  std::vector<std::string> passed_over;
   std::vector<Candidate> candidates = candidates_of(files);
   put_experiments_first(candidates);
   size_t bytes_left = 4 * ConfigFolder::kMostBytes;
+  std::string experiment;  // that is read
   for (const Candidate& candidate : without_parts(files, std::move(candidates))) {
-    if (stated.config && !candidate.is_unread) continue;
     try {
-      auto config = read_config(files, candidate.path, world_size, bytes_left);
+      std::optional<dialects::RunConfig> config;
+      if (!stated.config || candidate.is_unread) {
+        config = read_config(files, candidate.path, world_size, bytes_left);
+      }
+      if (stated.config && is_other_experiment(candidate, experiment)) {
+        passed_over.push_back(
+            fmt::format("{} is another experiment and is not read", candidate.path));
+      }
       if (stated.config || !config) continue;
       add_notes_of(*config, candidate.path, notes);
       stated.config = std::move(config);
+      if (candidate.is_experiment) experiment = read_spec_file(candidate.path);
     } catch (const base::UsageError& error) {
       left_out.push_back(not_understood(candidate.path, error.what()));
     }
   }
   stated.has_unread = !left_out.empty();
   add_left_out(left_out, notes);
+  add_left_out(passed_over, notes);
   return stated;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -46,9 +47,24 @@ std::string folder_of(const std::string& path) {
   return parent.empty() ? "." : parent.string();
 }
 
-/// The place of the file in the folder; where it lies elsewhere, in its own.
+/// The nearest folder at or above that of an experiment that has Primus' own models: a checkout of
+/// it, where its experiments lie deeper. Empty: there is none.
+std::string checkout_with(const std::string& path) {
+  constexpr int kMostAbove = 8;
+  fs::path folder = real_path(folder_of(path));
+  for (int i = 0; i <= kMostAbove && !folder.empty(); ++i, folder = folder.parent_path()) {
+    std::error_code error;
+    if (fs::is_directory(folder / "primus/configs/models", error)) return folder;
+    if (folder == folder.parent_path()) break;
+  }
+  return {};
+}
+
+/// The place of the file in the folder, in its checkout where none is given; where it lies
+/// elsewhere, in its own.
 std::pair<std::shared_ptr<ConfigFolder>, std::string> folder_for(const ConfigPlace& config) {
-  for (const std::string& folder : {config.folder, folder_of(config.path)}) {
+  const std::string given = config.folder.empty() ? checkout_with(config.path) : config.folder;
+  for (const std::string& folder : {given, folder_of(config.path)}) {
     if (folder.empty()) continue;
     auto files = std::make_shared<ConfigFolder>(folder);
     if (std::string place = files->place_of(config.path); !place.empty()) {
@@ -109,30 +125,44 @@ std::shared_ptr<ConfigFolder> find_named_files(const ConfigPlace& config, dialec
   return files;
 }
 
-NamedByCommand read_named_by_command(const std::string& text, const std::string& folder,
-                                     Reach reach, dialects::ImportOptions& how) {
+NamedByCommand read_named_by_command(const std::string& text,
+                                     const std::vector<std::string>& folders, Reach reach,
+                                     dialects::ImportOptions& how) {
   NamedByCommand named;
-  ConfigFolder files(folder);
+  std::vector<ConfigFolder> all_files(folders.begin(), folders.end());
+  const auto read = [&](const fs::path& name) -> std::optional<std::string> {
+    std::error_code error;
+    for (size_t i = 0; i < folders.size(); ++i) {
+      if (reach == Reach::folder) {
+        const auto* file = all_files[i].first_of({name.lexically_normal().generic_string()});
+        if (file != nullptr) return file->text;
+      } else if (const fs::path path = fs::path(folders[i]) / name;
+                 fs::is_regular_file(path, error)) {
+        return read_spec_file(path);
+      }
+    }
+    return std::nullopt;
+  };
+  // By their names without the folder; empty: several have it.
+  std::map<std::string, std::optional<std::string>> by_name;
   for (const dialects::ShellCommand& command : dialects::read_shell(text, how.source)) {
     for (const std::string& word : command.words) {
       const fs::path name(word.substr(word.rfind('=') + 1));
       const std::string extension = name.extension();
       if (extension != ".toml" && extension != ".yaml" && extension != ".yml") continue;
-      std::optional<std::string> content;
-      std::error_code error;
-      if (reach == Reach::folder) {
-        const auto* file = files.first_of({name.lexically_normal().generic_string()});
-        if (file != nullptr) content = file->text;
-      } else if (const fs::path path = fs::path(folder) / name; fs::is_regular_file(path, error)) {
-        content = read_spec_file(path);
-      }
+      std::optional<std::string> content = read(name);
       if (content) {
         named.all += *content;
-        how.files[name.filename()] = std::move(*content);
+        const auto [same, is_new] = by_name.try_emplace(name.filename(), content);
+        if (!is_new && same->second != content) same->second.reset();
+        how.files[name] = std::move(*content);
       } else if (extension == ".toml") {
         named.missing.push_back(name);
       }
     }
+  }
+  for (auto& [name, content] : by_name) {
+    if (content) how.files.emplace(name, std::move(*content));
   }
   return named;
 }
@@ -142,7 +172,11 @@ std::shared_ptr<ConfigFolder> read_named_files(const ConfigPlace& config, const 
                                                dialects::ImportOptions& how) {
   const bool is_command = dialects::form_of(text) == dialects::Form::command;
   if (dialect == dialects::Dialect::torchtitan && is_command) {
-    read_named_by_command(text, folder_of(config.path), Reach::folder, how);
+    // A script is started in the folder of the run, or where it lies.
+    std::vector<std::string> folders = {folder_of(config.path)};
+    if (!config.folder.empty()) folders.push_back(config.folder);
+    read_named_by_command(text, folders, Reach::folder, how);
+    how.place = shown_path(folders.back());
   }
   return find_named_files(config, dialect, how);
 }

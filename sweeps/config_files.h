@@ -39,7 +39,9 @@ class ConfigFolder final : public spec::dialects::NamedFileSource {
 /// Of a file with a run's settings.
 struct ConfigPlace {
   std::string path;
-  std::string folder{};  ///< nothing outside is read; empty, or the file lies elsewhere: its own
+  /// Nothing outside is read. Empty: the checkout of Primus that an experiment lies in, where that
+  /// has Primus' models. Else, and where the file lies elsewhere, its own.
+  std::string folder{};
 };
 
 /// Lets the reader find what an experiment of Primus names. Null of other dialects, whose
@@ -57,9 +59,11 @@ enum class Reach : uint8_t {
   folder,    ///< only below the folder
   anywhere,  ///< wherever the command's own words lead
 };
-/// Configuration files that a command names, by their names without the folder, into `how`.
-NamedByCommand read_named_by_command(const std::string& text, const std::string& folder,
-                                     Reach reach, spec::dialects::ImportOptions& how);
+/// Configuration files that a command names, in the first folder that has them, into `how`: by the
+/// words that name them, and by their names without the folder where one file has that.
+NamedByCommand read_named_by_command(const std::string& text,
+                                     const std::vector<std::string>& folders, Reach reach,
+                                     spec::dialects::ImportOptions& how);
 
 /// Whatever the file is, what it names below the folder. Null where that is not the reader's to
 /// ask.

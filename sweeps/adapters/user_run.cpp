@@ -223,7 +223,7 @@ UserRun user_run_of(const spec::SweepSpec& sweep) {
     std::string all = found.text;
     if (found.is_shell) {
       NamedByCommand named =
-          read_named_by_command(found.text, engine.folder, Reach::anywhere, found.how);
+          read_named_by_command(found.text, {engine.folder}, Reach::anywhere, found.how);
       all += named.all;
       found.missing.insert(found.missing.end(), named.missing.begin(), named.missing.end());
     }

@@ -23,9 +23,6 @@ namespace {
 
 using Arguments = std::span<const std::string>;
 
-/// torchtitan's setting that names a file with settings.
-constexpr std::string_view kConfigFile = "job.config_file";
-
 bool is_flag(std::string_view word) {
   return word.size() > 2 && word.starts_with("--") && word[2] != '-';
 }
@@ -352,6 +349,15 @@ void add_flag(Flag flag, Reading& in) {
   in.settings.add(std::move(setting), in.problems);
 }
 
+/// One that was given, by the word that names it, else by its name without the folder. Null: none.
+const std::pair<const std::string, std::string>* file_in(const std::string& word,
+                                                         const Reading& in) {
+  const auto& files = in.options.files;
+  auto at = files.find(word);
+  if (at == files.end()) at = files.find(word.substr(word.rfind('/') + 1));
+  return at == files.end() ? nullptr : &*at;
+}
+
 /// "--section.option", "--section.no-option": tyro takes dashes for underscores.
 void add_titan_flag(Flag flag, Reading& in) {
   std::string key = key_in_word(flag.name, Dialect::torchtitan);
@@ -374,7 +380,7 @@ void add_titan_flag(Flag flag, Reading& in) {
   if (flag.words.empty()) flag.words = {"true"};
   if (key == kConfigFile) {
     const std::string name = flag.words[0].substr(flag.words[0].rfind('/') + 1);
-    if (!in.options.files.contains(name)) {
+    if (file_in(flag.words[0], in) == nullptr) {
       in.run.is_partial = true;
       in.note(fmt::format("{} has settings of its own and was not given", shown(name)));
     }
@@ -425,10 +431,10 @@ void add_overrides(Arguments words, Reading& in) {
 /// Where torchtitan's command line names a file that was given.
 void read_named_files(Arguments words, Reading& in) {
   for (const std::string& word : words) {
-    const std::string name = word.substr(std::min(word.rfind('/'), word.rfind('=')) + 1);
-    const auto at = in.options.files.find(name.substr(name.rfind('/') + 1));
-    if (at == in.options.files.end() || !at->first.ends_with(".toml")) continue;
-    flatten(read_toml(at->second, at->first), "", toml_text, in.settings, in.problems);
+    const auto* file = file_in(word.substr(word.rfind('=') + 1), in);
+    if (file == nullptr || !file->first.ends_with(".toml")) continue;
+    const std::string source = fmt::format("{}: names {}", in.source, file->first);
+    flatten(read_toml(file->second, source), "", toml_text, in.settings, in.problems);
   }
 }
 

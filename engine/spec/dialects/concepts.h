@@ -100,6 +100,8 @@ std::span<const std::string_view> environment_names();
 inline constexpr std::string_view kConnections = "CUDA_DEVICE_MAX_CONNECTIONS";
 /// The option of Megatron-Bridge's scripts that names a recipe: it makes no setting of a run.
 inline constexpr std::string_view kRecipeOption = "--recipe";
+/// torchtitan's setting that names a file with settings.
+inline constexpr std::string_view kConfigFile = "job.config_file";
 
 /// The key of a row in a dialect, without '!'; empty where it cannot say it.
 std::string key_of(const Row& row, Dialect dialect);

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/spec/dialects/concepts.h"
 #include "engine/spec/dialects/model_sizes.h"
 #include "engine/spec/dialects/shell.h"
+#include "engine/spec/dialects/text_cursor.h"
 #include "engine/spec/dialects/texts.h"
 #include "kernels/base/fnv.h"
 #include "kernels/base/utf8.h"
@@ -170,6 +172,14 @@ void refuse_strangers(const Reading& in) {
   const bool has_any = std::ranges::any_of(
       in.settings.all(), [&](const Setting& setting) { return is_known(setting.key, in.dialect); });
   if (has_any || !in.run.model_name.empty()) return;
+  // It is a run's text all the same.
+  const Setting* file = in.settings.find(kConfigFile);
+  if (file != nullptr && in.run.is_partial) {
+    const std::string& folder = in.options.place;
+    throw base::UsageError(
+        fmt::format("{}: names {}, which {}", in.source, shown(file->value),
+                    folder.empty() ? "was not given" : "is not below " + folder));
+  }
   throw NoSettings(fmt::format("{}: has no setting that {} takes, such as '{}'", in.source,
                                name_of(in.dialect), in.key("tp")));
 }

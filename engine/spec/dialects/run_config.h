@@ -210,12 +210,15 @@ struct ImportOptions {
   int64_t num_layers = 0;
   /// It was made of what a log echoes: the framework has taken it, contradictions or not.
   bool is_echo = false;
-  /// Files that the text names, by their name without the folder: Primus' models and presets.
+  /// Files that the text names, by their name without the folder: Primus' models and presets. A
+  /// command's also by the word that names them, which counts before that.
   std::map<std::string, std::string, std::less<>> files;
   std::vector<std::string> arguments{};  ///< that a text which is a script is started with
   /// In the place of `files` where Primus' text lies in a folder; null: it lies in none.
   std::shared_ptr<NamedFileSource> named{};
-  std::string place{};  ///< of the text itself in that folder
+  /// Of the text itself in that folder; of a command the folder below which its files were looked
+  /// for.
+  std::string place{};
 };
 
 /// Whether a text is an experiment of Primus: it starts modules, whose settings other files have.

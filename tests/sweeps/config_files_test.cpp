@@ -170,6 +170,41 @@ BOOST_AUTO_TEST_CASE(of_several_files_the_experiment_is_the_run) {
   BOOST_TEST(contains(text_of(alone["notes"]), "small_base.yaml has settings of its own"));
 }
 
+BOOST_AUTO_TEST_CASE(other_experiments_are_told) {
+  const std::string passed_over = " is another experiment and is not read";
+  put("copy.yaml", kExperiment);
+  BOOST_TEST(!contains(text_of(diagnosed()["notes"]), passed_over));
+  put("other.yaml", kExperiment + "      micro_batch_size: 2\n");
+  const json told = diagnosed();
+  BOOST_TEST(told["run"]["micro_batch_size"] == 4);
+  BOOST_TEST(contains(text_of(told["notes"]), at("other.yaml") + passed_over));
+  BOOST_TEST(!contains(text_of(told["notes"]), "small.yaml" + passed_over));
+  // One that the first extends is a part of it.
+  put("copy.yaml", "extends: [other.yaml]\n" + kExperiment);
+  fs::remove(at("exp.yaml"));
+  BOOST_TEST(!contains(text_of(diagnosed()["notes"]), passed_over));
+}
+
+// "run2/x" begins with "run", too.
+BOOST_AUTO_TEST_CASE(each_of_several_folders_has_its_own_files) {
+  for (const char* name : {"exp.yaml", "small.yaml", "small_base.yaml", "pre_trainer.yaml"}) {
+    const std::string to = fs::path(name) == "exp.yaml" ? "exps/" : "configs/models/megatron/";
+    fs::create_directories(folder.file("run2/" + to));
+    fs::rename(at(name), folder.file("run2/" + to + name));
+  }
+  const std::string preset = folder.file("run2/configs/modules/megatron");
+  fs::create_directories(preset);
+  tests::write_text(preset + "/pre_trainer.yaml", kPreset);
+  fs::copy_file(std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/logs/nccl_timeout.log",
+                at("train.log"));
+  for (const std::string end : {"", "/"}) {
+    const json told = answer_of({"diagnose", folder.file("run") + end, folder.file("run2") + end});
+    const std::string notes = text_of(told["notes"]);
+    BOOST_TEST(!contains(notes, "not given"), notes);
+    BOOST_TEST(told["run"]["micro_batch_size"] == 4);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_part_that_is_no_run_by_itself_is_not_told) {
   const std::string broken = "micro_batch_size: many\nglobal_batch_size: 64\nseq_length: 4096\n";
   put("unused.yaml", broken);
@@ -336,6 +371,65 @@ BOOST_AUTO_TEST_CASE(a_script_names_its_toml) {
   const json run = told();
   BOOST_TEST(run["knobs"]["micro_batch_size"] == 3);
   BOOST_TEST(!contains(text_of(run["notes"]), "not given"));
+}
+
+BOOST_AUTO_TEST_CASE(a_toml_of_another_folder_is_not_taken_for_the_named_one) {
+  const std::string launch = "torchrun -m torchtitan.train --job.config_file=a/t.toml\n";
+  put("a/t.toml", "[training]\nlocal_batch_size = 3\n");
+  put("b/t.toml", "[training]\nlocal_batch_size = 5\n");
+  for (const std::string& text : {"cat b/t.toml\n" + launch, launch + "cp b/t.toml /tmp/\n"}) {
+    put("train.sh", text);
+    BOOST_TEST(imported("train.sh")["knobs"]["micro_batch_size"] == 3, text);
+  }
+  // Which of two is meant is not known.
+  fs::remove(at("a/t.toml"));
+  put("c/t.toml", "[training]\nlocal_batch_size = 7\n");
+  put("train.sh",
+      "cat b/t.toml c/t.toml\ntorchrun -m torchtitan.train --training.seq_len 2048 "
+      "--job.config_file a/t.toml\n");
+  const json none = imported("train.sh");
+  BOOST_TEST(contains(text_of(none["notes"]), "t.toml has settings of its own and was not given"));
+}
+
+BOOST_AUTO_TEST_CASE(a_script_whose_toml_is_not_there) {
+  const std::string script = put("scripts/run.sh",
+                                 "CONFIG_FILE=${CONFIG_FILE:-\"./configs/t.toml\"}\n"
+                                 "torchrun -m torchtitan.train --job.config_file $CONFIG_FILE\n");
+  for (const char* name : {"exp.yaml", "small.yaml", "small_base.yaml", "pre_trainer.yaml"}) {
+    fs::remove(at(name));
+  }
+  const std::string missing = "names ./configs/t.toml, which is not below " + at("");
+  check_refused({"import", script}, 2, {script + ": " + missing + "scripts"});
+  fs::copy_file(std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/logs/nccl_timeout.log",
+                at("train.log"));
+  const std::string notes = text_of(diagnosed()["notes"]);
+  BOOST_TEST(contains(notes, script + " is not understood: " + missing.substr(0, 40)), notes);
+  // A script is started above the folder in which it lies.
+  put("configs/t.toml", "[training]\nlocal_batch_size = 3\n");
+  put("configs/t.yaml", "");
+  const json told = diagnosed();
+  BOOST_TEST(!contains(text_of(told["notes"]), "not understood"), text_of(told["notes"]));
+  BOOST_TEST(told["run"]["micro_batch_size"] == 3);
+}
+
+BOOST_AUTO_TEST_CASE(an_experiment_in_a_checkout_of_primus) {
+  const std::string deep = "examples/megatron/configs/";
+  put(deep + "exp.yaml", kExperiment);
+  fs::remove(at("exp.yaml"));
+  for (const char* name : {"small.yaml", "small_base.yaml"}) {
+    fs::create_directories(at("primus/configs/models/megatron"));
+    fs::rename(at(name), at(std::string("primus/configs/models/megatron/") + name));
+  }
+  const json run = imported(deep + "exp.yaml");
+  BOOST_TEST(run["model"]["num_hidden_layers"] == 8);
+  // Beside it lies nothing, and the folder of the checkout is not where presets are looked for.
+  BOOST_TEST(run["knobs"]["micro_batch_size"] != 4);
+  // Nothing else marks a checkout.
+  fs::rename(at("primus/configs/models"), at("primus/configs/model"));
+  BOOST_TEST(contains(text_of(imported(deep + "exp.yaml")["notes"]), "small.yaml has settings"));
+  fs::rename(at("primus"), at("configs"));
+  fs::rename(at("configs/configs/model"), at("configs/models"));
+  BOOST_TEST(contains(text_of(imported(deep + "exp.yaml")["notes"]), "small.yaml has settings"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

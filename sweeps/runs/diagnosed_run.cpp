@@ -36,7 +36,8 @@ const char* kind_of_memory(const RunFacts& facts) {
 bool may_lack_host_memory(const RunDiagnosis& diagnosis) {
   if (!diagnosis.facts || !diagnosis.facts->root) return false;
   const RunFailure& root = *diagnosis.facts->root;
-  return root.kind == "signal" && (root.exit_code == -9 || root.exit_code == 137);
+  const bool is_signal = root.kind == "signal" || root.kind == "process-signal";
+  return is_signal && (root.exit_code == -9 || root.exit_code == 137);
 }
 
 /// Whether the allocator held as much as was asked for.

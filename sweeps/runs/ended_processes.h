@@ -11,6 +11,9 @@ namespace moetune::sweeps::processes {
 /// In torchrun's box, which names the rank before.
 inline constexpr std::string_view kBoxCode = "exitcode  : ";
 
+/// What Python's subprocess says of a command, which it names before.
+inline constexpr std::string_view kDiedOf = " died with <Signals.SIG";
+
 /// What srun says of a task, or anybody of itself: the line is the detail.
 FailureReader read_task;
 /// "  exitcode  : -9 (pid: 4242)" in torchrun's box; "failed (exitcode: -9) local_rank: 3" of
@@ -18,7 +21,8 @@ FailureReader read_task;
 FailureReader read_exit_code;
 /// "process rank 3 with PID 4242 on node n exited on signal 9 (Killed)." of mpirun.
 FailureReader read_on_signal;
-/// "process 1 terminated with signal SIGKILL" of PyTorch.
+/// "process 1 terminated with signal SIGKILL" of PyTorch, "died with <Signals.SIGKILL: 9>." of
+/// Python.
 FailureReader read_named_signal;
 /// "srun: error: node01: task 5: Killed", "tasks 0-3: Terminated".
 FailureReader read_signalled_task;
@@ -32,11 +36,15 @@ FailureReader read_ended_word;
 FailureReader read_zsh;
 /// "[1]  + 4242 killed     python train.py" of zsh.
 FailureReader read_zsh_job;
+/// "[1]+  Exit 137      python train.py", "[1]  + exit 137     python train.py" of zsh.
+FailureReader read_job_code;
 /// "make: *** [Makefile:12: train] Killed", "make: *** [train] Error 137".
 FailureReader read_make;
 /// "train exited with code 137" of a container or a launcher: of a signal, and the last that the
 /// line says. Of other codes it is not known what ended.
 FailureReader read_signal_code;
+/// "Exit code: 137": the line says no more.
+FailureReader read_stated_code;
 /// "DataLoader worker (pid 4242) is killed by signal: Killed." of PyTorch.
 FailureReader read_killed_worker;
 /// "srun: Terminating StepId=4242.0", "srun: Job step aborted: Waiting up to 32 seconds ...".

@@ -28,6 +28,7 @@ using processes::read_box_time;
 using processes::read_ended_word;
 using processes::read_exit_code;
 using processes::read_forced;
+using processes::read_job_code;
 using processes::read_killed_worker;
 using processes::read_make;
 using processes::read_named_signal;
@@ -35,6 +36,7 @@ using processes::read_on_signal;
 using processes::read_signal_code;
 using processes::read_signalled_command;
 using processes::read_signalled_task;
+using processes::read_stated_code;
 using processes::read_step_end;
 using processes::read_task;
 using processes::read_zsh;
@@ -549,6 +551,10 @@ constexpr FailureForm kFailureForms[] = {
      read_ended_word},
     {"signal", "Bus error", kCrashed, Blame::ending, "a bus error: most often /dev/shm is full",
      read_ended_word},
+    {"segfault", "Unexpected segmentation fault encountered in worker", kCrashed, Blame::ending,
+     "a segmentation fault"},
+    {"signal", "Unexpected bus error encountered in worker", kCrashed, Blame::ending,
+     "a bus error: most often /dev/shm is full"},
     {"abort", "taking the entire process down", kHung, Blame::consequence,
      "its watchdog ended the process"},
     {"abort", "terminate called ", kCrashed, Blame::consequence, "aborted"},
@@ -580,6 +586,7 @@ constexpr FailureForm kFailureForms[] = {
     {"box", " terminated with code ", kFailed, Blame::consequence, "", read_exit_code},
     {"box", " exited on signal ", kCrashed, Blame::consequence, "", read_on_signal},
     {"box", " terminated with signal SIG", kCrashed, Blame::consequence, "", read_named_signal},
+    {"box", processes::kDiedOf, kCrashed, Blame::consequence, "", read_named_signal},
     {"box", "salloc: Relinquishing job allocation ", kInterrupted, Blame::consequence, "",
      read_given_back},
     {"box", "srun: Terminating ", kCrashed, Blame::consequence, "", read_step_end},
@@ -598,13 +605,15 @@ constexpr FailureForm kFailureForms[] = {
     {"box", " abort", kCrashed, Blame::consequence, "", read_zsh_job},
     {"box", " segmentation fault", kCrashed, Blame::consequence, "", read_zsh_job},
     {"box", " bus error", kCrashed, Blame::consequence, "", read_zsh_job},
+    {"box", " Exit ", kFailed, Blame::consequence, "", read_job_code},
+    {"box", " exit ", kFailed, Blame::consequence, "", read_job_code},
     {"box", ": *** [", kFailed, Blame::consequence, "", read_make},
     {"box", " exited with code ", kCrashed, Blame::consequence, "", read_signal_code},
     {"box", " exited with exit code ", kCrashed, Blame::consequence, "", read_signal_code},
     {"box", " failed with exit code ", kCrashed, Blame::consequence, "", read_signal_code},
     {"box", " finished with exit code ", kCrashed, Blame::consequence, "", read_signal_code},
-    {"box", "xit code: ", kCrashed, Blame::consequence, "", read_signal_code},
-    {"box", "Exit Code: ", kCrashed, Blame::consequence, "", read_signal_code},
+    {"box", "xit code: ", kCrashed, Blame::consequence, "", read_stated_code},
+    {"box", "Exit Code: ", kCrashed, Blame::consequence, "", read_stated_code},
     {"box", " exit status ", kCrashed, Blame::consequence, "", read_signal_code},
     {"box", " exited with status ", kCrashed, Blame::consequence, "", read_signal_code},
     // Without words of their own: told by what stands around them.
@@ -617,6 +626,9 @@ constexpr FailureForm kFailureForms[] = {
      kSawOthers},
     {"silence", "", kHung, Blame::waiting, "no step any more"},
     {"signal", "", kCrashed, Blame::killed, "ended by a signal"},
+    {"interrupted", "", kInterrupted, Blame::ending, "interrupted from the keyboard"},
+    // It may have run beside the ranks: it explains nothing that another failure does not.
+    {"process-signal", "", kCrashed, Blame::consequence, "a process was ended by a signal"},
     {"exit-code", "", kFailed, Blame::consequence, "ended"},
     {"ended", "", kCrashed, Blame::victim, "ended with the others"},
 };

@@ -122,6 +122,9 @@ int rank_by_exit_codes(const std::vector<const Failure*>& failures) {
   return ranks.size() == 1 ? *ranks.begin() : -1;
 }
 
+/// Where it is not known after which step a rank ended.
+constexpr int64_t kAfterUnknown = -1;
+
 std::string sentence_of(const Failure& failure, int rank, int64_t after_step, int64_t num_ranks) {
   const FailureForm& form = *failure.form;
   const bool is_config = form.blame == Blame::cause && form.status == ForeignStatus::failed;
@@ -132,7 +135,7 @@ std::string sentence_of(const Failure& failure, int rank, int64_t after_step, in
     sentence = fmt::format("rank {}: ", rank);
   }
   sentence += form.words;
-  if (!is_config) {
+  if (!is_config && after_step != kAfterUnknown) {
     sentence += after_step > 0 ? fmt::format(" after step {}", after_step)
                                : " before the first step was logged";
   }
@@ -140,15 +143,19 @@ std::string sentence_of(const Failure& failure, int rank, int64_t after_step, in
   return sentence;
 }
 
-/// Where the failure's own log shows no steps, it came after the last that others show.
-RunFailure told(const Failure& failure, const AttemptParts& parts, const RunFacts& facts) {
+/// Whether the log of a failure shows steps of its own.
+bool has_own_steps(const Failure& failure, const AttemptParts& parts) {
   const auto is_of = [&](const Attempt* part) {
     return std::ranges::any_of(part->failures, [&](const Failure& f) { return &f == &failure; });
   };
   const auto part = std::ranges::find_if(parts, is_of);
-  const bool has_steps = part != parts.end() && !(*part)->steps.empty();
+  return failure.after_step > 0 || (part != parts.end() && !(*part)->steps.empty());
+}
+
+/// Where the failure's own log shows no steps, it came after the last that others show.
+RunFailure told(const Failure& failure, const AttemptParts& parts, const RunFacts& facts) {
   const int64_t after_step =
-      has_steps || failure.after_step > 0 ? failure.after_step : facts.last_step.value_or(0);
+      has_own_steps(failure, parts) ? failure.after_step : facts.last_step.value_or(0);
   RunFailure result;
   result.kind = failure.form->name;
   result.status = failure.form->status;
@@ -249,9 +256,16 @@ void note_lost_rank(const AttemptParts& parts, const std::vector<const Failure*>
     if (complete == nullptr || (part->end && !complete->end)) complete = part;
     for (const Failure& failure : part->failures) in_whole_logs.insert(&failure);
   }
+  // What was ended from outside, or ran beside the ranks, is a rank's only where the log tells.
+  const auto is_of_rank = [&](const Failure& failure) {
+    const bool may_be_other =
+        blame_of(failure) == Blame::victim || failure.form->name == "process-signal";
+    return !may_be_other || failure.rank >= 0 || has_own_steps(failure, parts);
+  };
   std::vector<const Failure*> lost;
   for (const Failure* failure : open) {
-    if (is_own_end(*failure) && !in_whole_logs.contains(failure)) lost.push_back(failure);
+    if (in_whole_logs.contains(failure)) continue;
+    if (is_own_end(*failure) && is_of_rank(*failure)) lost.push_back(failure);
   }
   const Failure* root = root_of(lost);
   if (root == nullptr || complete == nullptr) return;
@@ -259,13 +273,12 @@ void note_lost_rank(const AttemptParts& parts, const std::vector<const Failure*>
   for (const Failure* failure : lost) {
     if (failure->rank >= 0 && is_same_failure(*failure, *root)) ranks.insert(failure->rank);
   }
-  RunFailure words = told(*root, parts, facts);
   const auto num_ranks = static_cast<int64_t>(ranks.size());
-  if (num_ranks > 1) {
-    words.sentence = sentence_of(*root, -1, words.iteration - 1, num_ranks);
-  }
+  const int64_t after_step = has_own_steps(*root, parts) ? root->after_step : kAfterUnknown;
+  const std::string words =
+      sentence_of(*root, num_ranks > 1 ? -1 : root->rank, after_step, num_ranks);
   facts.notes.push_back(fmt::format(
-      "{}; another log {}", words.sentence,
+      "{}; another log {}", words,
       complete->end ? "ends well" : fmt::format("has all {} steps", *facts.total_steps)));
 }
 

@@ -57,12 +57,31 @@ const Line kLines[] = {
     {"make: *** [Makefile:12: train] Error 1", "exit-code", ForeignStatus::failed},
     {"trainer-1 exited with code 137", "signal", ForeignStatus::crashed},
     {"trainer-1 exited with code 143", "ended", ForeignStatus::crashed},
-    {"[launcher] worker exited with exit code 139.", "signal", ForeignStatus::crashed},
-    {"Training failed with exit code 137", "signal", ForeignStatus::crashed},
-    {"Process finished with exit code 137 (interrupted by signal 9:SIGKILL)", "signal",
+    {"[launcher] worker exited with exit code 139.", "process-signal", ForeignStatus::crashed},
+    {"dcgm-exporter-1 exited with code 137", "process-signal", ForeignStatus::crashed},
+    {"[1]+  Killed                  python monitor.py", "process-signal", ForeignStatus::crashed},
+    {"make: *** [docs] Error 137", "process-signal", ForeignStatus::crashed},
+    {"make: *** [train] Error 255", "exit-code", ForeignStatus::failed},
+    {"command terminated with exit code 255", "exit-code", ForeignStatus::failed},
+    {"make: *** [train] Error 130", "interrupted", ForeignStatus::interrupted},
+    {"make: *** [Makefile:12: train] Interrupt", "interrupted", ForeignStatus::interrupted},
+    {"gmake[1]: *** [train] Killed", "signal", ForeignStatus::crashed},
+    {"[1]+  Exit 137                python train.py", "signal", ForeignStatus::crashed},
+    {"[1]+  Exit 1                  torchrun train.py", "exit-code", ForeignStatus::failed},
+    {"[1]  + exit 137     python train.py", "signal", ForeignStatus::crashed},
+    {"[1]  + 4242 exit 137     python monitor.py", "process-signal", ForeignStatus::crashed},
+    {"[1]+  Killed                  uv run pretrain", "signal", ForeignStatus::crashed},
+    {"zsh: segmentation fault  ./pretrain", "segfault", ForeignStatus::crashed},
+    {"Command '['python', 'train.py']' died with <Signals.SIGKILL: 9>.", "signal",
      ForeignStatus::crashed},
-    {"Exit code: 139", "signal", ForeignStatus::crashed},
-    {"      Exit Code:    137", "signal", ForeignStatus::crashed},
+    {"Command '['nvidia-smi', '-q']' died with <Signals.SIGKILL: 9>.", "process-signal",
+     ForeignStatus::crashed},
+    {"Process finished with exit code: 137", "process-signal", ForeignStatus::crashed},
+    {"Training failed with exit code 137", "signal", ForeignStatus::crashed},
+    {"Process finished with exit code 137 (interrupted by signal 9:SIGKILL)", "process-signal",
+     ForeignStatus::crashed},
+    {"Exit code: 139", "process-signal", ForeignStatus::crashed},
+    {"      Exit Code:    137", "process-signal", ForeignStatus::crashed},
     {"subprocess.CalledProcessError: Command '['python', 'train.py']' returned non-zero exit "
      "status 137.",
      "signal", ForeignStatus::crashed, kInTraceback},
@@ -73,6 +92,19 @@ const Line kLines[] = {
      "segfault", ForeignStatus::crashed},
     {" 50%|#####     | 5/10 [00:05<00:05,  1.0it/s]Segmentation fault (core dumped)", "segfault",
      ForeignStatus::crashed},
+    {"Thread 1 \"python\" received signal SIGSEGV, Segmentation fault.", "segfault",
+     ForeignStatus::crashed},
+    {"Program received signal SIGBUS, Bus error.", "signal", ForeignStatus::crashed},
+    {"FatalError: `Segmentation fault` is detected by the operating system.", "segfault",
+     ForeignStatus::crashed},
+    {"*** Segmentation fault", "segfault", ForeignStatus::crashed},
+    {"worker 3 died with Segmentation fault", "segfault", ForeignStatus::crashed},
+    {"mpirun noticed that process rank 3 with PID 42 on node n exited on signal 11 (Segmentation "
+     "fault).",
+     "signal", ForeignStatus::crashed},
+    {"[node01:42:0:42] Caught signal 7 (Bus error: nonexistent physical address)", "signal",
+     ForeignStatus::crashed},
+    {"Fatal Python error: Segmentation fault", "segfault", ForeignStatus::crashed},
     {"RuntimeError: DataLoader worker (pid 5151) is killed by signal: Bus error. It is possible "
      "that dataloader's workers are out of shared memory.",
      "signal", ForeignStatus::crashed, kInTraceback},
@@ -98,6 +130,25 @@ const char* const kOtherLines[] = {
     "Set OMP_NUM_THREADS=1 if you see a Segmentation fault",
     "crashes (Segmentation fault) are retried",
     "a Bus error is most often /dev/shm",
+    "WARNING: Segmentation fault, see the FAQ, is fixed in NCCL 2.29",
+    "WARNING: what ended it before: Segmentation fault",
+    "hint: Bus error? enlarge /dev/shm",
+    "known issues: Segmentation fault (rare) at exit",
+    "faulthandler: Segmentation fault: enabled",
+    "health: 0 nodes with [xid] Bus error, 0 with ECC",
+    "on a signal (Segmentation fault) a dump is written",
+    "a `Segmentation fault` is told in core.txt",
+    "Previous exit code: 137",
+    "expected exit code: 137",
+    "common exit codes: OOM exit code: 137",
+    "Training failed with exit code 137 (ignored)",
+    "make: *** [train] Error 137 (ignored)",
+    "[1]+  Exit 137                nvidia-smi dmon",
+    "[1]+  Exit 1                  python monitor.py",
+    "[1]+  Exit 0                  torchrun train.py",
+    "phases [1] exit 137 python train.py",
+    "see gmake: *** [train] Killed",
+    "processes that died with <Signals.SIGNONE> are started again",
 };
 
 }  // namespace
@@ -113,6 +164,36 @@ BOOST_DATA_TEST_CASE(ends_by_shells_and_launchers, boost::unit_test::data::make(
 BOOST_DATA_TEST_CASE(words_that_end_nothing, boost::unit_test::data::make(kOtherLines)) {
   const RunFacts facts = facts_of(megatron_steps(1, 3) + sample + "\n");
   BOOST_TEST(!facts.root.has_value(), facts.reason);
+}
+
+// What ran beside the ranks explains no waiting, and is named only where nothing else is known.
+BOOST_AUTO_TEST_CASE(who_ends_beside_the_ranks_is_not_why_they_waited) {
+  const std::string watchdog =
+      "[rank0]:[E304 05:16:38.000000000 ProcessGroupNCCL.cpp:632] [Rank 0] Watchdog caught "
+      "collective operation timeout: WorkNCCL(SeqNum=9, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, "
+      "Timeout(ms)=600000) ran for 600001 milliseconds before timing out.\n";
+  const auto kind_of = [&](const std::string& line, const std::string& more) {
+    return facts_of(megatron_steps(1, 3) + line + "\n" + more).root->kind;
+  };
+  for (const char* line :
+       {"dcgm-exporter-1 exited with code 137", "[W] health check 'ping' failed with exit code 137",
+        "make: *** [docs] Error 137", "make: *** [docs] Killed",
+        "[1]+  Killed                  python monitor.py",
+        "[1]  + 4242 killed     python monitor.py",
+        "[1]+  Exit 137                python monitor.py",
+        "Command '['nvidia-smi', '-q']' returned non-zero exit status 137.",
+        "Command '['nvidia-smi', '-q']' died with <Signals.SIGKILL: 9>.",
+        "constraints-1 exited with code 137"}) {
+    BOOST_TEST(kind_of(line, watchdog) == "nccl-timeout", line);
+    BOOST_TEST(kind_of(line, "") == "process-signal", line);
+    BOOST_TEST(kind_of(line, "Killed\n") == "signal", line);
+  }
+  for (const char* line : {"trainer-1 exited with code 137", "make: *** [train] Error 137",
+                           "[1]+  Killed                  torchrun a.py",
+                           "torchrun exited with status 137", "srun: error: node01: task 3: Killed",
+                           "job.sh: line 12:  4242 Killed                  python a.py"}) {
+    BOOST_TEST(kind_of(line, watchdog) == "signal", line);
+  }
 }
 
 // srun ends the others by SIGKILL: who had failed before is not one of them.

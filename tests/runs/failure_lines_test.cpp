@@ -289,6 +289,11 @@ const Line kLines[] = {
     {"Aborted (core dumped)", "signal", ForeignStatus::crashed},
     {"Terminated", "ended", ForeignStatus::crashed},
     {"Illegal instruction (core dumped)", "signal", ForeignStatus::crashed},
+    {"ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient "
+     "shared memory (shm).",
+     "signal", ForeignStatus::crashed},
+    {"ERROR: Unexpected segmentation fault encountered in worker.", "segfault",
+     ForeignStatus::crashed},
     {"Segmentation fault (core dumped)", "segfault", ForeignStatus::crashed},
     {"command terminated with exit code 137", "signal", ForeignStatus::crashed},
     {"[ERROR] [launch.py:325:sigkill_handler] ['python'] exits with return code = -9", "signal",

@@ -480,8 +480,8 @@ BOOST_AUTO_TEST_CASE(a_rank_that_ended_though_others_came_to_the_end_is_told) {
   const std::string killed = "Killed\n";
   const auto whole = notes_of({megatron_steps(98, 100), killed}, ForeignStatus::ok);
   BOOST_REQUIRE_EQUAL(whole.size(), 1);
-  BOOST_TEST(whole[0].starts_with("rank 1: ended by a signal after step 100: exit code -9"),
-             whole[0]);
+  // The step is the other log's.
+  BOOST_TEST(whole[0].starts_with("rank 1: ended by a signal: exit code -9"), whole[0]);
   BOOST_TEST(whole[0].ends_with("; another log has all 100 steps"), whole[0]);
   // Where its own log has steps it is told after which of them.
   const auto early =
@@ -501,6 +501,26 @@ BOOST_AUTO_TEST_CASE(a_rank_that_ended_though_others_came_to_the_end_is_told) {
   BOOST_TEST(none({megatron_steps(1, 9) + kDone, "RuntimeError: Connection reset by peer\n"},
                   ForeignStatus::ok));
   BOOST_TEST(none({megatron_steps(1, 9), killed}, ForeignStatus::crashed));
+}
+
+// What a script ends in its own log, as it tidies up, or what ran beside the ranks is none of them.
+BOOST_AUTO_TEST_CASE(who_may_have_run_beside_the_ranks_is_not_told_as_lost) {
+  const auto notes = [](const std::string& said, const std::string& name) {
+    return facts_of_logs({log_of(megatron_steps(98, 100), "logs/rank0.log"),
+                          log_of(megatron_steps(98, 100), "logs/rank1.log"), log_of(said, name)},
+                         {})
+        .notes;
+  };
+  for (const char* said :
+       {"trainer-1 exited with code 143\n", "dcgm-1 exited with code 137\n",
+        "job.sh: line 12:  4242 Terminated              python gpu_monitor.py\n", "Terminated\n"}) {
+    BOOST_TEST(notes(said, "logs/job.err").empty(), said);
+    BOOST_TEST(notes(said, "logs/rank2.log").size() == 1, said);
+    BOOST_TEST(notes(megatron_steps(98, 99) + said, "logs/job.err").size() == 1, said);
+  }
+  const auto killed = notes("Killed\n", "logs/job.err");
+  BOOST_REQUIRE_EQUAL(killed.size(), 1);
+  BOOST_TEST(killed[0].starts_with("ended by a signal: exit code -9"), killed[0]);
 }
 
 BOOST_AUTO_TEST_CASE(srun_names_the_task) {

@@ -195,7 +195,7 @@ void add_ended_command(const ProcessEnd& end, bool may_be_other, std::string_vie
                        LogCollector& log) {
   if (end.signal == kInterrupt) {
     log.add_failure(failure_form("interrupted"), "");
-  } else if (const FailureForm* form = form_of_signal(end.signal)) {
+  } else if (const FailureForm* form = may_be_other ? nullptr : form_of_signal(end.signal)) {
     log.add_failure(*form, text);
   } else if (end.signal != kAbort) {
     add_signalled(end.signal, -1, may_be_other, log);
@@ -253,6 +253,7 @@ bool is_said_of_process(std::string_view front, std::string_view rest) {
                                                        "INFO", "hint", "Hint"};
   constexpr std::string_view kBefore = ":])|";
   if (front.empty() || has_one_of(front, kAdvice)) return false;
+  if (front.find(kOfMake) != std::string_view::npos) return false;  // read with its target
   // "FatalError: `Segmentation fault` is detected by the operating system." of Paddle.
   if (front.ends_with('`')) return rest.starts_with("` is detected");
   if (front.ends_with("killed by signal:") && rest.starts_with('.')) return true;
@@ -356,8 +357,11 @@ bool read_ended_word(const FailureForm& form, std::string_view text, size_t at, 
   if (end == nullptr) return false;
   const std::string_view front = log_text::bare(text.substr(0, at));
   const std::string_view rest = behind_end(text.substr(at), *end);
-  if (!is_said_of_process(front, rest) && !tells_end(text, at, *end)) return false;
-  return read_task(form, text, at, log);
+  if (tells_end(text, at, *end)) {
+    add_ended_command(*end, may_be_other_job(text, at, *end), text, log);
+    return true;
+  }
+  return is_said_of_process(front, rest) && read_task(form, text, at, log);
 }
 
 bool read_zsh(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {

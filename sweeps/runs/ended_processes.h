@@ -11,6 +11,8 @@ namespace moetune::sweeps::processes {
 /// In torchrun's box, which names the rank before.
 inline constexpr std::string_view kBoxCode = "exitcode  : ";
 
+/// Of make, in front of the target that failed.
+inline constexpr std::string_view kOfMake = ": *** [";
 /// What Python's subprocess says of a command, which it names before.
 inline constexpr std::string_view kDiedOf = " died with <Signals.SIG";
 

@@ -607,7 +607,7 @@ constexpr FailureForm kFailureForms[] = {
     {"box", " bus error", kCrashed, Blame::consequence, "", read_zsh_job},
     {"box", " Exit ", kFailed, Blame::consequence, "", read_job_code},
     {"box", " exit ", kFailed, Blame::consequence, "", read_job_code},
-    {"box", ": *** [", kFailed, Blame::consequence, "", read_make},
+    {"box", processes::kOfMake, kFailed, Blame::consequence, "", read_make},
     {"box", " exited with code ", kCrashed, Blame::consequence, "", read_signal_code},
     {"box", " exited with exit code ", kCrashed, Blame::consequence, "", read_signal_code},
     {"box", " failed with exit code ", kCrashed, Blame::consequence, "", read_signal_code},

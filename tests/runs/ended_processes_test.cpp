@@ -178,6 +178,8 @@ BOOST_AUTO_TEST_CASE(who_ends_beside_the_ranks_is_not_why_they_waited) {
   for (const char* line :
        {"dcgm-exporter-1 exited with code 137", "[W] health check 'ping' failed with exit code 137",
         "make: *** [docs] Error 137", "make: *** [docs] Killed",
+        "make: *** [docs] Segmentation fault", "[1]+  Segmentation fault      python monitor.py",
+        "[1]  + 4242 bus error  python monitor.py",
         "[1]+  Killed                  python monitor.py",
         "[1]  + 4242 killed     python monitor.py",
         "[1]+  Exit 137                python monitor.py",

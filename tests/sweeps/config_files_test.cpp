@@ -406,7 +406,6 @@ BOOST_AUTO_TEST_CASE(a_script_whose_toml_is_not_there) {
   BOOST_TEST(contains(notes, script + " is not understood: " + missing.substr(0, 40)), notes);
   // A script is started above the folder in which it lies.
   put("configs/t.toml", "[training]\nlocal_batch_size = 3\n");
-  put("configs/t.yaml", "");
   const json told = diagnosed();
   BOOST_TEST(!contains(text_of(told["notes"]), "not understood"), text_of(told["notes"]));
   BOOST_TEST(told["run"]["micro_batch_size"] == 3);

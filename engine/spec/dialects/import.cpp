@@ -174,10 +174,10 @@ void refuse_strangers(const Reading& in) {
   if (has_any || !in.run.model_name.empty()) return;
   // It is a run's text all the same.
   const Setting* file = in.settings.find(kConfigFile);
-  if (file != nullptr && in.run.is_partial) {
+  if (file != nullptr && !file->words.empty() && in.run.is_partial) {
     const std::string& folder = in.options.place;
     throw base::UsageError(
-        fmt::format("{}: names {}, which {}", in.source, shown(file->value),
+        fmt::format("{}: names {}, which {}", in.source, shown(file->words.front()),
                     folder.empty() ? "was not given" : "is not below " + folder));
   }
   throw NoSettings(fmt::format("{}: has no setting that {} takes, such as '{}'", in.source,

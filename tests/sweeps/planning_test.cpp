@@ -211,8 +211,7 @@ BOOST_FIXTURE_TEST_CASE(plan_finds_plans_and_says_why, Cli) {
   BOOST_TEST(text.out.find("\"fits\" keeps ") != std::string::npos, text.out);
   BOOST_TEST(text.out.find("no global batch is given: ") != std::string::npos, text.out);
   BOOST_TEST(text.out.find("the busiest rank's experts receive 1.00") != std::string::npos);
-  BOOST_TEST(text.out.find("(2 % for fragments, 2.50 GiB for CUDA's context") !=
-             std::string::npos);
+  BOOST_TEST(text.out.find("(2 % for fragments, 2.50 GiB for CUDA's context") != std::string::npos);
 }
 
 // Other batches are priced with the first plan's layout. The answer is for the usual one.

@@ -5,7 +5,7 @@
 #include <boost/test/unit_test.hpp>
 #include <ostream>
 
-#include "tests/runs/golden_logs.h"
+#include "tests/runs/failure_rows.h"
 
 namespace moetune::sweeps {
 
@@ -13,24 +13,14 @@ BOOST_AUTO_TEST_SUITE(processes_that_ended)
 
 namespace {
 
+using golden_logs::check;
 using golden_logs::facts_of;
+using golden_logs::FailureLine;
+using golden_logs::kInTraceback;
+using golden_logs::kOom;
 using golden_logs::megatron_steps;
-using golden_logs::traceback;
 
-const std::string kOom =
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
-    "capacity of 79.10 GiB of which 1.00 GiB is free.\n";
-
-struct Line {
-  std::string line;
-  std::string kind;
-  ForeignStatus status;
-  bool in_traceback = false;
-};
-std::ostream& operator<<(std::ostream& out, const Line& row) { return out << row.line; }
-
-constexpr bool kInTraceback = true;
-const Line kLines[] = {
+const FailureLine kLines[] = {
     {"[1]+  Killed                  python train.py --bf16", "signal", ForeignStatus::crashed},
     {"[1]+  Killed", "signal", ForeignStatus::crashed},
     {"[2]-  4242 Segmentation fault      (core dumped) torchrun train.py", "segfault",
@@ -154,11 +144,7 @@ const char* const kOtherLines[] = {
 }  // namespace
 
 BOOST_DATA_TEST_CASE(ends_by_shells_and_launchers, boost::unit_test::data::make(kLines)) {
-  const std::string line = sample.in_traceback ? traceback("", sample.line) : sample.line + "\n";
-  const RunFacts facts = facts_of(megatron_steps(1, 9) + line);
-  BOOST_REQUIRE(facts.root.has_value());
-  BOOST_TEST(facts.root->kind == sample.kind);
-  BOOST_TEST(facts.status == sample.status);
+  check(sample);
 }
 
 BOOST_DATA_TEST_CASE(words_that_end_nothing, boost::unit_test::data::make(kOtherLines)) {

@@ -6,7 +6,7 @@
 #include <ostream>
 
 #include "sweeps/runs/failure_forms.h"
-#include "tests/runs/golden_logs.h"
+#include "tests/runs/failure_rows.h"
 
 namespace moetune::sweeps {
 
@@ -14,26 +14,17 @@ BOOST_AUTO_TEST_SUITE(lines_of_failed_runs)
 
 namespace {
 
+using golden_logs::check;
 using golden_logs::facts_of;
+using golden_logs::FailureLine;
+using golden_logs::kInTraceback;
+using golden_logs::kOom;
 using golden_logs::megatron_step;
 using golden_logs::megatron_steps;
 using golden_logs::traceback;
 
-const std::string kOom =
-    "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total "
-    "capacity of 79.10 GiB of which 1.00 GiB is free.\n";
-
 /// A line for every row of the table of failures that needs no other line.
-struct Line {
-  std::string line;
-  std::string kind;
-  ForeignStatus status;
-  bool in_traceback = false;
-};
-std::ostream& operator<<(std::ostream& out, const Line& row) { return out << row.line; }
-
-constexpr bool kInTraceback = true;
-const Line kLines[] = {
+const FailureLine kLines[] = {
     {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO TIME LIMIT ***", "slurm-time-limit",
      ForeignStatus::interrupted},
     {"*** JOB 1 ON n CANCELLED AT 2026-03-04T05:06:10 DUE TO PREEMPTION ***", "slurm-preempted",
@@ -309,20 +300,13 @@ const Line kLines[] = {
 
 }  // namespace
 
-BOOST_DATA_TEST_CASE(lines_of_failures, boost::unit_test::data::make(kLines)) {
-  const std::string line = sample.in_traceback ? traceback("", sample.line) : sample.line + "\n";
-  const RunFacts facts = facts_of(megatron_steps(1, 9) + line);
-  BOOST_REQUIRE(facts.root.has_value());
-  BOOST_TEST(facts.root->kind == sample.kind);
-  BOOST_TEST(facts.status == sample.status);
-  BOOST_TEST(!facts.reason.empty());
-}
+BOOST_DATA_TEST_CASE(lines_of_failures, boost::unit_test::data::make(kLines)) { check(sample); }
 
 BOOST_AUTO_TEST_CASE(every_row_of_failures_has_its_line) {
   for (const FailureForm& form : failure_forms()) {
     if (form.words.empty()) continue;  // rows that only help to read others
     const bool has_line =
-        form.anchor.empty() || std::ranges::any_of(kLines, [&](const Line& row) {
+        form.anchor.empty() || std::ranges::any_of(kLines, [&](const FailureLine& row) {
           return row.line.find(form.anchor) != std::string::npos && row.kind == form.name;
         });
     BOOST_TEST(has_line, form.name << ": " << form.anchor);

@@ -377,7 +377,7 @@ BOOST_AUTO_TEST_CASE(a_toml_of_another_folder_is_not_taken_for_the_named_one) {
   const std::string launch = "torchrun -m torchtitan.train --job.config_file=a/t.toml\n";
   put("a/t.toml", "[training]\nlocal_batch_size = 3\n");
   put("b/t.toml", "[training]\nlocal_batch_size = 5\n");
-  for (const std::string& text : {"cat b/t.toml\n" + launch, launch + "cp b/t.toml /tmp/\n"}) {
+  for (const std::string& text : {"cat b/t.toml\n" + launch, launch + "cp b/t.toml kept/\n"}) {
     put("train.sh", text);
     BOOST_TEST(imported("train.sh")["knobs"]["micro_batch_size"] == 3, text);
   }

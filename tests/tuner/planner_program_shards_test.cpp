@@ -222,24 +222,30 @@ std::map<int64_t, double> offloaded_by_layer(const StepProgram& program) {
   return layers;
 }
 
-// Programs have a gate of attention in one buffer with queries, keys and values.
+/// Compares each layer's copies with those of its program, module by module. Programs have a gate
+/// of attention in one buffer with queries, keys and values. Returns how many were seen.
+int check_offloaded(PlanRun& run) {
+  const spec::ModelSpec& model = *run.model;
+  if (model.has_attention_gate || model.mtp.repeats_layer) return 0;
+  int num_seen = 0;
+  for (const Offload module : kModules) {
+    run.knobs.offload = {module};
+    for (const auto& [layer, bytes] : offloaded_by_layer(program_of(run, 0))) {
+      const spec::LayerKind kind = plan::kind_of_layer(model, layer);
+      const double seconds =
+          exposed_copies(run, kind, samples::window_of(model, layer), 0);  // out and back
+      const double link = plan::host_link_bytes_per_s(*run.hardware);
+      BOOST_TEST(seconds * link / 2 == bytes, tt::tolerance(1e-9));
+      ++num_seen;
+    }
+  }
+  return num_seen;
+}
+
 BOOST_AUTO_TEST_CASE(layers_offload_what_their_programs_offload) {
   int num_seen = 0;
-  samples::for_layouts(samples::all_models(), [&](PlanRun& run) {
-    const spec::ModelSpec& model = *run.model;
-    if (model.has_attention_gate || model.mtp.repeats_layer) return;
-    for (const Offload module : kModules) {
-      run.knobs.offload = {module};
-      for (const auto& [layer, bytes] : offloaded_by_layer(program_of(run, 0))) {
-        const spec::LayerKind kind = plan::kind_of_layer(model, layer);
-        const double seconds =
-            exposed_copies(run, kind, samples::window_of(model, layer), 0);  // out and back
-        const double link = plan::host_link_bytes_per_s(*run.hardware);
-        BOOST_TEST(seconds * link / 2 == bytes, tt::tolerance(1e-9));
-        ++num_seen;
-      }
-    }
-  });
+  samples::for_layouts(samples::all_models(),
+                       [&](PlanRun& run) { num_seen += check_offloaded(run); });
   BOOST_TEST(num_seen > 200);
 }
 
@@ -247,20 +253,8 @@ BOOST_AUTO_TEST_CASE(layers_offload_what_their_programs_offload) {
 BOOST_AUTO_TEST_CASE(layers_that_exchange_heads_offload_what_their_programs_offload) {
   int num_seen = 0;
   for (const auto& [name, model] : samples::all_models()) {
-    if (model.has_attention_gate || model.mtp.repeats_layer) continue;
-    with_run(model, {.cp = 2, .exchange = spec::PlanCp::a2a}, [&, &model = model](PlanRun& run) {
-      for (const Offload module : kModules) {
-        run.knobs.offload = {module};
-        for (const auto& [layer, bytes] : offloaded_by_layer(program_of(run, 0))) {
-          const spec::LayerKind kind = plan::kind_of_layer(model, layer);
-          const double seconds =
-              exposed_copies(run, kind, samples::window_of(model, layer), 0);  // out and back
-          const double link = plan::host_link_bytes_per_s(*run.hardware);
-          BOOST_TEST(seconds * link / 2 == bytes, tt::tolerance(1e-9));
-          ++num_seen;
-        }
-      }
-    });
+    with_run(model, {.cp = 2, .exchange = spec::PlanCp::a2a},
+             [&](PlanRun& run) { num_seen += check_offloaded(run); });
   }
   BOOST_TEST(num_seen > 50);
 }

@@ -178,9 +178,10 @@ std::string plan_verdict(const PlanPage& page) {
            interval_note(first.tokens_per_s, speed_number)) +
       card("step time", rounded_ns(first.step_ns.value), interval_note(first.step_ns, rounded_ns)) +
       card("peak memory", rounded_bytes(first.peak_bytes.value),
-           fmt::format("{} of what can be allocated<span class=\"meter\"><span "
+           fmt::format("{} has to fit, {} of what can be allocated<span class=\"meter\"><span "
                        "style=\"width:{:.0f}%\"></span></span>",
-                       base::format_ratio(share), std::min(100.0, 100 * share))) +
+                       rounded_bytes(first.needed_bytes), base::format_ratio(share),
+                       std::min(100.0, 100 * share))) +
       card("fits up to a load of", page.has_experts ? escape(first.load_text) : "–",
            page.has_experts ? "rows of the busiest rank's experts over their share"
                             : "the model has no experts") +

@@ -148,6 +148,11 @@ Place place_of(const BufferRow& row, const LayerDims& dims, const Knobs& knobs, 
 std::optional<spec::Offload> offload_of(const BufferRow& row, const LayerDims& dims) {
   // What comes into a layer goes to the norm of its first half.
   if (row.id == Buf::input && dims.mixer == spec::Mixer::none) return spec::Offload::mlp_norm;
+  // A norm and the projections behind it are one module of it, and what that is given goes.
+  const bool has_fused_norm = dims.mixer != spec::Mixer::mla;
+  if (row.offloaded_by == spec::Offload::attn_norm && has_fused_norm) {
+    return spec::Offload::qkv_linear;
+  }
   // What attention reads is there once more by heads, and that copy goes.
   if (row.id == Buf::qkv && dims.exchanges_heads) return std::nullopt;
   return row.offloaded_by;

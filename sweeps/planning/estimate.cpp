@@ -460,6 +460,18 @@ double predicted_tokens_per_s(const planner::PlanRun& run, const Calibration& ca
   return tokens_of_device(run) / std::max(seconds, least_step_seconds(run));
 }
 
+namespace {
+
+json memory_parts_json(const planner::StageMemory& stage) {
+  json parts = json::object();
+  for (const planner::MemoryLineRow& part : planner::memory_parts()) {
+    parts[part.key] = std::llround(stage.peak.*part.bytes);
+  }
+  return parts;
+}
+
+}  // namespace
+
 json to_json(const RunEstimate& estimate) {
   json document = json::object();
   put_whole(document, "peak_allocated_bytes", estimate.allocated_bytes);
@@ -468,9 +480,13 @@ json to_json(const RunEstimate& estimate) {
   document["memory_stage"] = estimate.stage;
   document["memory_rank"] = estimate.rank;
   document["memory_moment"] = stage.moment;
-  for (const planner::MemoryLineRow& part : planner::memory_parts()) {
-    document["memory_parts_bytes"][part.key] = std::llround(stage.peak.*part.bytes);
+  document["memory_stages"] = json::array();
+  for (const planner::StageMemory& each : estimate.memory.stages) {
+    document["memory_stages"].push_back({{"peak_allocated_bytes", std::llround(each.allocated())},
+                                         {"memory_moment", each.moment},
+                                         {"memory_parts_bytes", memory_parts_json(each)}});
   }
+  document["memory_parts_bytes"] = memory_parts_json(stage);
   document["memory_lines"] = json::array();
   for (const planner::LineBytes& line : estimate.memory_lines) {
     json terms = json::array();

@@ -26,6 +26,10 @@ inline constexpr OutputKey kEstimateOfRun[] = {
      "The first rank of that stage. Its others hold as much where their experts receive as many "
      "rows. Ranks are numbered tensor, context, data, pipeline."},
     {"memory_moment", "text or null", "", "When the peak is."},
+    {"memory_stages[].peak_allocated_bytes", "integer", "bytes",
+     "The same of each pipeline stage, the first one first; the list is null as below."},
+    {"memory_stages[].memory_moment", "text", "", "When that is."},
+    {"memory_stages[].memory_parts_bytes.*", "integer", "bytes", "What it is made of."},
     {"memory_parts_bytes.*", "integer", "bytes",
      "What it is made of; the object is null where there is no estimate."},
     {"memory_lines[].line", "text", "",

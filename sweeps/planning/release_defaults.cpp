@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -27,11 +28,29 @@ using spec::PlanRecompute;
 
 /// Months after 2026-06, in which container 26.06 came.
 constexpr double kFullGraphs = 0;
+/// The first container with such a Transformer Engine: 26.08.
+constexpr double kWideLossGradients = 2;
 
 using tuner::planner::has_mixer;
 
 /// Whether NVLink joins more than a node's devices (NVL72).
 bool is_rack(const PublishedRow& row) { return row.hardware_name.find("nvl") != std::string::npos; }
+
+/// Months after 26.06 of "NeMo container 26.08"; far before without one.
+double months_of_container(std::string_view version) {
+  constexpr std::string_view kName = "container ";
+  constexpr double kNone = -1000;
+  const size_t place = version.find(kName);
+  if (place == std::string_view::npos) return kNone;
+  const char* const end = version.data() + version.size();
+  int year = 0;
+  int month = 0;
+  const auto after_year = std::from_chars(version.data() + place + kName.size(), end, year);
+  if (after_year.ec != std::errc() || after_year.ptr == end || *after_year.ptr != '.') return kNone;
+  const auto after_month = std::from_chars(after_year.ptr + 1, end, month);
+  if (after_month.ec != std::errc()) return kNone;
+  return 12.0 * (year - 26) + month - 6;
+}
 
 class Defaults {
  public:
@@ -55,10 +74,23 @@ class Defaults {
     tensor_overlap(is_moe);
     narrow_weights();
     gradients_of_finetuning();
-    knobs_.cross_entropy = spec::CrossEntropy::native;
+    loss();
   }
 
  private:
+  /// Megatron-Bridge perf_recipes/_common.py, and nemotronh/common.py, which differs. From
+  /// Transformer Engine 2.18 on the fused loss has a wide gradient beside the logits, as an unfused
+  /// one has.
+  void loss() {
+    if (has_mixer(*result_.model, Mixer::mamba)) {
+      knobs_.cross_entropy = spec::CrossEntropy::native;
+    } else if (months_of_container(row_.object("software").word("version")) >= kWideLossGradients) {
+      knobs_.cross_entropy = spec::CrossEntropy::unfused;
+    } else {
+      knobs_.cross_entropy = spec::CrossEntropy::te;
+    }
+  }
+
   void note(const std::string& what) {
     result_.assumed.push_back(what + " (recipe of the release)");
   }
@@ -255,7 +287,11 @@ void take_unstated(const RowReader& row, PublishedRow& result) {
 }  // namespace
 
 void apply_release_defaults(const RowReader& row, PublishedRow& result) {
-  if (is_megatron_bridge(row.object("software").word("name"))) Defaults(row, result).apply();
+  if (is_megatron_bridge(row.object("software").word("name"))) {
+    Defaults(row, result).apply();
+  } else if (result.run.is_of_megatron) {
+    result.run.knobs.cross_entropy = spec::CrossEntropy::unfused;
+  }
   take_unstated(row, result);
 }
 

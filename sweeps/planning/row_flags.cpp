@@ -158,6 +158,8 @@ class FlagReading {
       knobs_.cross_entropy = spec::CrossEntropy::chunked;
     } else if (is_fused.value_or(true) && (kind == "te" || (is_fused && kind.empty()))) {
       knobs_.cross_entropy = spec::CrossEntropy::te;
+    } else if (state("cross_entropy_loss_fusion").value_or(false)) {
+      knobs_.cross_entropy = spec::CrossEntropy::native;
     }
   }
 

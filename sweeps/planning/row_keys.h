@@ -33,6 +33,8 @@ inline constexpr OutputKey kRowKeys[] = {
      "Of Megatron-Bridge what a row leaves open is as its recipes of that date have it. What is "
      "not "
      "built on Megatron-Core is analytic; absent: it is."},
+    {"software.version", "text", "",
+     "With \"container 26.08\", say, what Megatron-Bridge's loss keeps."},
     {"software.date", "text", "",
      "Of the release: 2026-08-22, 2026-08 or 2026, of which the middle counts; absent: 2026-06. "
      "Before 2022-05 and after 2026-08 the nearest of the two counts."},
@@ -127,6 +129,8 @@ inline constexpr OutputKey kRowKeys[] = {
     {"other_knobs.overlap_grad_reduce", "true or false", "", "The same."},
     {"other_knobs.overlap_param_gather", "true or false", "", "The same."},
     {"other_knobs.cross_entropy_fusion", "true or false", "", "cross_entropy te."},
+    {"other_knobs.cross_entropy_loss_fusion", "true or false", "",
+     "cross_entropy native, unless the next is te."},
     {"other_knobs.cuda_graph_warmup_steps", "integer", "", "As the knob."},
     {"other_knobs.cross_entropy_fusion_impl", "text", "", "te: cross_entropy te."},
     {"other_knobs.attention_backend", "text", "", "unfused: fused_attention off."},

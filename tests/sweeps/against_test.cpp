@@ -39,8 +39,7 @@ constexpr const char* kLongRun =
     "--expert-tensor-parallel-size 1 --micro-batch-size 1 --global-batch-size 64 "
     "--seq-length 131072 --bf16 --recompute-granularity full --recompute-method uniform "
     "--recompute-num-layers 1 --use-distributed-optimizer --overlap-grad-reduce "
-    "--overlap-param-gather --moe-grouped-gemm --moe-token-dispatcher-type alltoall "
-    "--cross-entropy-loss-fusion";
+    "--overlap-param-gather --moe-grouped-gemm --moe-token-dispatcher-type alltoall";
 
 /// Of 16 devices: it lacks memory.
 constexpr const char* kTooLarge =

@@ -74,6 +74,16 @@ const Change kDense[] = {
     [](Sample& s) { s.run.knobs.precision_aware_optimizer = true; },
     [](Sample& s) { s.run.knobs.fsdp = spec::Fsdp::megatron; },
     [](Sample& s) {
+      s.run.knobs.fsdp = spec::Fsdp::megatron;
+      s.run.knobs.recompute.add(PlanRecompute::full);
+      s.model.vocab_size = 1000;
+    },
+    [](Sample& s) {
+      take_stages(s);
+      s.run.knobs.vpp = 2;
+      s.run.knobs.offload.add(spec::Offload::core_attn);
+    },
+    [](Sample& s) {
       s.run.knobs.recompute.add(PlanRecompute::full);
       s.model.vocab_size = 1000;  // so that the loss is not the peak
     },
@@ -122,6 +132,7 @@ void send_by(Sample& s) {
 
 const Change kMoe[] = {
     [](Sample& s) { s.run.knobs.ep = 4; },
+    take_stages,
     send_by<spec::Dispatcher::deepep>,
     send_by<spec::Dispatcher::hybridep>,
     [](Sample& s) {

@@ -168,7 +168,7 @@ BOOST_AUTO_TEST_CASE(bounds_leave_out_nothing_that_is_faster) {
   }
 }
 
-// What is recomputed is not sent to the host's memory: a layout that sends all of it is no bound.
+// A layout that sends the most to the host's memory is no bound.
 BOOST_AUTO_TEST_CASE(offload_leaves_out_nothing_that_is_faster) {
   const spec::ModelSpec model = moe_model();
   spec::HardwareSpec hardware = machine(8);
@@ -182,7 +182,6 @@ BOOST_AUTO_TEST_CASE(offload_leaves_out_nothing_that_is_faster) {
   BOOST_TEST_REQUIRE(one.best.size() == 1);
   BOOST_TEST_REQUIRE(many.best.size() > 1);
   BOOST_TEST(one.best.front().seconds == many.best.front().seconds);
-  BOOST_TEST(!many.best.front().knobs.recompute.empty());
 }
 
 BOOST_AUTO_TEST_CASE(the_space_has_what_trying_everything_finds) {

@@ -2,6 +2,7 @@
 #include "tuner/planner/memory_profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -25,7 +26,20 @@ using spec::PlanRecompute;
 using spec::PrecisionRecipe;
 using spec::StateType;
 
+/// Share of the moments in an optimizer's state with masters.
+constexpr double kMomentsOfState = 2.0 / 3;
+
 double element_bytes(const PlanKnobs& k) { return has_wide_elements(k) ? 4 : 2; }
+
+/// Whether the optimizer is given 16-bit weights and keeps what they lack. Beside products in 8
+/// bits with scales of the current tensor or of blocks Megatron-Core makes wide masters itself
+/// (optimizer_config.py, use_precision_aware_optimizer_no_fp8_or_ds_fp8).
+bool has_master_remainders(const PlanKnobs& k) {
+  const bool has_current_scales = k.precision == PrecisionRecipe::fp8_current ||
+                                  k.precision == PrecisionRecipe::fp8_blockwise ||
+                                  k.precision == PrecisionRecipe::mxfp8;
+  return k.precision_aware_optimizer && (!has_current_scales || k.main_params != StateType::fp32);
+}
 
 /// Optimizer state of one parameter that a rank owns: moments and master weight.
 double state_bytes(const PlanKnobs& k, bool has_master) {
@@ -38,11 +52,38 @@ double state_bytes(const PlanKnobs& k, bool has_master) {
   double master = figure_of<MemoryRule::master>();
   if (has_wide_elements(k) || !has_master) {
     master = 0;
-  } else if (k.precision_aware_optimizer) {
+  } else if (has_master_remainders(k)) {
     // The master stores only the 16 bits that the 16-bit weight lacks.
     master = figure_of<MemoryRule::master_remainder>();
   }
   return (moments + master) * (1 - static_cast<double>(k.optimizer_offload_ratio));
+}
+
+/// What PyTorch's allocator counts beside tensors of optimizer state of whole experts: a tensor
+/// from 10 MiB on has a segment of its own, in steps of 2 MiB, and up to 1 MiB that it leaves is
+/// not split off (c10/cuda/CUDACachingAllocator.cpp: kMinLargeAlloc, kRoundLarge, kSmallSize).
+double state_rounding(const PlanRun& run, double expert_elements) {
+  const PlanKnobs& k = run.knobs;
+  const spec::ModelSpec& model = *run.model;
+  const bool is_cut = k.distributed_optimizer && k.expert_copies() > 1;
+  if (expert_elements <= 0 || is_cut || k.optimizer_offload_ratio > 0) return 0;
+  constexpr double kMiB = 1 << 20;
+  const auto beside = [](double bytes) {
+    if (bytes < 10 * kMiB) return 0.0;
+    const double left = std::ceil(bytes / (2 * kMiB)) * 2 * kMiB - bytes;
+    return left <= kMiB ? left : 0.0;
+  };
+  const double width =
+      static_cast<double>(model.moe_latent_size > 0 ? model.moe_latent_size : model.hidden_size);
+  const double second = width * static_cast<double>(model.moe_ffn_size) / k.etp;
+  const double first = second * (model.has_gated_mlp ? 2 : 1);
+  const double master = has_master_remainders(k) ? figure_of<MemoryRule::master_remainder>()
+                                                 : figure_of<MemoryRule::master>();
+  double each = 0;
+  for (const double type : {bytes_of_type(k.exp_avg), bytes_of_type(k.exp_avg_sq), master}) {
+    each += beside(first * type) + beside(second * type);
+  }
+  return each * expert_elements / (first + second);
 }
 
 /// Copies of a linear weight in the products' own type, beside the 16-bit one.
@@ -106,7 +147,6 @@ StaticParts static_parts(const PlanRun& run, const Weights& weights, double shap
   StaticParts result;
   MemoryParts& parts = result.parts;
   parts.weights = element * (held + held_adapters);
-  const double gradient = bytes_of_type(k.main_grads);
   if (!run.is_of_megatron) {
     // Torchtitan has the weights that the optimizer updates and no others, none in 8 bits. What
     // FSDP2 offloads is all of that, gradients too.
@@ -114,12 +154,13 @@ StaticParts static_parts(const PlanRun& run, const Weights& weights, double shap
     parts.weights = here * bytes_of_type(k.main_params) * (held + held_adapters);
     parts.gradients = sums_titan_gradients_whole(run)
                           ? figure_of<MemoryRule::titan_whole_gradients>() * weights.total()
-                          : here * gradient * trained;
+                          : here * bytes_of_type(k.main_grads) * trained;
     parts.optimizer = state_bytes(k, false) * owned;
     return result;
   }
+  const double gradient = bytes_of_type(k.main_grads);
   parts.gradients = gradient * trained;
-  parts.optimizer = state_bytes(k, true) * owned;
+  parts.optimizer = state_bytes(k, true) * owned + state_rounding(run, weights.experts);
   constexpr double kCopied = figure_of<MemoryRule::gradient_copy>();
   if (gradient < kCopied && !k.precision_aware_optimizer) result.gradient_copy = kCopied * owned;
   parts.narrow_weights = narrow_bytes(run) * held_products;
@@ -174,6 +215,21 @@ double backward_on_top(const PipelineOutline::Part& part, const std::vector<Laye
   return worst;
 }
 
+/// Rows of a MoE layer's forward, when experts are done and their rows are sorted to be sent back:
+/// as they were sorted to be sent, received, multiplied and sorted again. Where a rank has one
+/// expert nothing is sorted, and what was received is what the expert keeps. Beside them the output
+/// of the shared expert. Seen with an all-to-all; other dispatchers are taken to hold as many.
+double moe_forward_bytes(const PlanRun& run, const LayerSizes& sizes, double row_bytes) {
+  const PlanKnobs& k = run.knobs;
+  if (!run.is_of_megatron || k.ep * k.etp <= 1) return 0;
+  const double sent = sizes.own_tokens * static_cast<double>(run.model->experts_per_token);
+  const bool is_sorted = run.model->num_experts > k.ep;
+  const double received = figure_of<MemoryRule::moe_forward_rows>() - (is_sorted ? 0 : 1);
+  const double shared =
+      run.model->shared_ffn_size > 0 ? sizes.own_tokens * sizes.hidden * sizes.element : 0;
+  return (sent + received * sizes.chunk_rows) * row_bytes + shared;
+}
+
 LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
   const LayerSizes sizes = sizes_of(run, kind, window);
   const PlanKnobs& k = run.knobs;
@@ -184,6 +240,7 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
     if (term.is_there != nullptr && !term.is_there(sizes, k)) continue;
     const double bytes = term.bytes(sizes, k);
     whole += bytes;
+    if (term.name == kScores) memory.scores = bytes;
     if (!(k.offload & term.offloaded_by).empty()) {
       memory.offloaded += bytes;
       continue;
@@ -218,6 +275,8 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
     // Rows before and after they are sorted or exchanged, and the gradients of the stream.
     memory.transient = figure_of<MemoryRule::moe_rows>() * sizes.chunk_rows * stream * width +
                        figure_of<MemoryRule::moe_stream>() * stream * own;
+    memory.forward = moe_forward_bytes(run, sizes, stream * width);
+    memory.overlapped = sizes.chunk_rows * stream * width;
   } else if (kind.feed_forward == FeedForward::dense) {
     const double factor = run.model->has_gated_mlp ? 2 : 1;
     memory.transient = dense_streams + sizes.tokens * sizes.element * factor *
@@ -230,7 +289,8 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
     memory.saved = stream * own;
     memory.of_mixer = 0;
     memory.recomputed = whole;
-    memory.transient += whole;
+    memory.transient = whole + std::max(memory.transient, memory.forward);
+    memory.forward = 0;
   }
   return memory;
 }
@@ -274,10 +334,19 @@ OnTop loss_on_top(const PlanRun& run) {
     return {kept + *of_logit * num, kMomentOfLoss};
   }
   const double softmax = softmax_bytes(run);
-  // Wide logits become the probabilities in place.
-  const bool is_in_place = softmax > 0 && has_wide_elements(k);
-  const double at_loss = softmax + (is_in_place ? 0 : logits);
-  const double at_head = logits + gathered;
+  const bool is_native = k.cross_entropy == CrossEntropy::native;
+  // Wide logits become the probabilities in place, but for compiled code.
+  const bool is_in_place = softmax > 0 && has_wide_elements(k) && !is_native;
+  const double wide =
+      is_native && !has_wide_elements(k) ? figure_of<MemoryRule::compiled_logits>() * num : 0;
+  const double at_loss = softmax + wide + (is_in_place ? 0 : logits);
+  // Their gradient is as wide as they are; that of the head is a tensor of its own where it is not
+  // added to the others at once.
+  const double of_head = k.gradient_accumulation_fusion || !run.is_of_megatron
+                             ? 0
+                             : element_bytes(k) * static_cast<double>(run.model->vocab_rows()) *
+                                   static_cast<double>(run.model->hidden_size) / k.tp;
+  const double at_head = logits * element_bytes(k) / 2 + gathered + of_head;
   // Each depth of multi-token prediction leaves its own until its backward.
   const double before = softmax * static_cast<double>(run.model->mtp.depth);
   if (at_head > at_loss) return {kept + before + at_head, kMomentOfHead};
@@ -406,12 +475,19 @@ PreparedMemory::Parameters PreparedMemory::parameters_of(
   const auto add = [&](const Weights& weights, double times = 1) {
     parameters.weights.add(weights, times);
     parameters.largest_layer = std::max(parameters.largest_layer, weights.total());
+    const double experts = run_.knobs.expert_copies() > 1 ? weights.experts : 0;
+    const double unit = weights.split + weights.replicated + experts;
+    parameters.all_units += times * unit;
+    return unit;
   };
   for (const PipelineOutline::Part& part : stage.parts) {
-    for (const size_t kind : part.kinds) add(*of_kinds[kind], part.layers[kind]);
-    if (part.has_embedding) add(works.embedding_weights(run_));
+    for (const size_t kind : part.kinds) {
+      parameters.largest_unit =
+          std::max(parameters.largest_unit, add(*of_kinds[kind], part.layers[kind]));
+    }
+    if (part.has_embedding) parameters.root_unit += add(works.embedding_weights(run_));
     if (part.has_mtp) parameters.weights.add(works.mtp_weights(run_, stage.has_embedding));
-    if (part.has_head) add(works.head_weights(run_, stage.has_embedding));
+    if (part.has_head) parameters.root_unit += add(works.head_weights(run_, stage.has_embedding));
   }
   parameters.shapes_elements = elements_of(parameters.weights);
   return parameters;
@@ -465,8 +541,10 @@ PreparedMemory::OfLayers PreparedMemory::of_layers(size_t number, const PlanRun&
   const std::vector<LayerMemory>& layers = known.all;
   const PlanKnobs& k = run.knobs;
   const PipelineOutline::Stage& stage = outline_->stages[number];
-  const std::span<const int64_t> in_flight =
-      this->in_flight(number, k.overlap_moe_expert_parallel_comm);
+  const bool has_overlap = k.overlap_moe_expert_parallel_comm;
+  const std::span<const int64_t> in_flight = this->in_flight(number, has_overlap);
+  // The forward that an overlapped exchange has beside a backward is the one whose loss it is.
+  const std::span<const int64_t> at_loss = this->in_flight(number, false);
   OfLayers result;
   result.is_last_recomputed = k.recompute.has(PlanRecompute::full);
   // Where layers are recomputed in blocks those of multi-token prediction are not.
@@ -483,9 +561,12 @@ PreparedMemory::OfLayers PreparedMemory::of_layers(size_t number, const PlanRun&
             part.layers[kind] * layers[kind].of_mixer * static_cast<double>(in_flight[i]);
       }
       result.last_transient = backward_on_top(part, layers, k.recompute.has(PlanRecompute::full));
+      result.last_forward = layers[static_cast<size_t>(part.last)].forward;
     } else {
       const PartMemory memory = part_memory(part.order, mtp, layers, known.kept, k);
       saved = memory.saved;
+      result.last_forward =
+          memory.is_last_recomputed ? 0 : known.kept[static_cast<size_t>(part.last)].forward;
       result.of_mixers += memory.of_mixer * static_cast<double>(in_flight[i]);
       result.last_transient = memory.on_top;
       if (part.has_mtp) {
@@ -501,13 +582,57 @@ PreparedMemory::OfLayers PreparedMemory::of_layers(size_t number, const PlanRun&
     }
     saved += mtp;
     result.activations += saved * static_cast<double>(in_flight[i]);
+    result.at_loss += saved * static_cast<double>(at_loss[i]);
+    if (has_overlap && k.pp > 1 && i + 1 == stage.parts.size()) {
+      const double own = token_bytes(run, 2 * figure_of<MemoryRule::overlapped_outputs>());
+      result.at_loss += own * static_cast<double>(part.order.size()) +
+                        layers[static_cast<size_t>(part.last)].overlapped;
+    }
     result.num_layers += static_cast<double>(part.order.size());
   }
   for (const LayerMemory& layer : layers) {
+    result.scores = std::max(result.scores, layer.scores);
     result.on_its_way =
         std::max(result.on_its_way, figure_of<MemoryRule::offload_on_its_way>() * layer.offloaded);
   }
+  // A backward of another virtual stage is next when the loss is computed.
+  if (stage.has_head && stage.parts.size() > 1) {
+    result.loaded_back = result.on_its_way * static_cast<double>(stage.parts.front().order.size());
+  }
   return result;
+}
+
+PreparedMemory::GatheredUnits PreparedMemory::gathered_units(const PlanRun& run,
+                                                             const Parameters& own, bool has_head) {
+  const PlanKnobs& k = run.knobs;
+  GatheredUnits units;
+  if (k.fsdp == Fsdp::none) return units;
+  const double element = element_bytes(k);
+  if (keeps_titan_stage_gathered(run)) {
+    // All of the stage, and the fresh gradients of one unit in the weights' type.
+    const double bytes = element * (own.weights.total() + own.largest_layer);
+    return {bytes, bytes, bytes};
+  }
+  if (k.fsdp == Fsdp::torch) {
+    const double bytes = own.largest_layer * (figure_of<MemoryRule::fsdp_units>() * element +
+                                              figure_of<MemoryRule::fsdp_gradient>());
+    return {bytes, bytes, bytes};
+  }
+  const double layers = figure_of<MemoryRule::fsdp_units>() * own.largest_unit;
+  const double root = own.root_unit;
+  // Each layer's gradient goes at once, but under full recomputation others are on their way, and
+  // where exchanges overlap all stay.
+  const double waiting = k.recompute.has(PlanRecompute::full)
+                             ? figure_of<MemoryRule::fsdp_gradients_on_their_way>()
+                             : 1;
+  const bool keeps_all = k.overlap_moe_expert_parallel_comm;
+  const double kept = keeps_all ? own.all_units : 0;
+  const double gradients =
+      keeps_all ? own.all_units : (has_head ? root : 0) + waiting * own.largest_unit;
+  units.at_loss = element * (root + kept);
+  units.in_forward = element * (root + layers + kept);
+  units.in_backward = element * (root + layers + gradients);
+  return units;
 }
 
 StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
@@ -515,43 +640,58 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   const PlanKnobs& k = run.knobs;
   const PipelineOutline::Stage& stage = outline_->stages[number];
   const Parameters& own = parameters(number);
-  const double activations = layers.activations;
-  OnTop on_top{0, kMomentOfLayer};
+  OnTop loss{0, kMomentOfLayer};
   if (stage.has_head) {
-    on_top = has_titan_autocast(run) ? autocast_loss_on_top(run, own.weights) : loss_on_top(run);
+    loss = has_titan_autocast(run) ? autocast_loss_on_top(run, own.weights) : loss_on_top(run);
   }
+  loss.bytes += layers.on_its_way + layers.loaded_back;
   // The loss of the last micro-batch in flight, or the first backward behind it.
-  const bool is_beside_softmax = stage.has_head && layers.is_last_recomputed;
-  double in_layer = layers.last_transient + (is_beside_softmax ? softmax_bytes(run) : 0);
-  on_top.bytes += layers.on_its_way;
-  in_layer += layers.on_its_way;
-  const OnTop loss = on_top;
-  if (in_layer > on_top.bytes) on_top = {in_layer, kMomentOfLayer};
+  const bool is_beside_softmax =
+      stage.has_head && layers.is_last_recomputed && run.model->mtp.depth > 0;
+  const double in_layer =
+      layers.last_transient + layers.on_its_way + (is_beside_softmax ? softmax_bytes(run) : 0);
+  // Where the gradient of a stage's output is received lies there before its forward is done.
+  const double received = k.pp > 1 && !stage.has_head ? token_bytes(run, 2) : 0;
+  const double in_forward = layers.last_forward + layers.on_its_way + received;
   StageMemory result;
   result.stage = static_cast<int>(number);
   const StaticParts held = static_parts(run, own.weights, own.shapes_elements);
   result.peak = held.parts;
   result.peak.workspaces = workspace_bytes(run, stage.has_experts, stage.has_head) +
                            titan_bucket_bytes(run, own.weights.total());
-  if (keeps_titan_stage_gathered(run)) {
-    // All of the stage, and the fresh gradients of one unit in the weights' type.
-    result.peak.gathered = element_bytes(k) * (own.weights.total() + own.largest_layer);
-  } else if (k.fsdp != Fsdp::none) {
-    result.peak.gathered =
-        own.largest_layer * (figure_of<MemoryRule::fsdp_units>() * element_bytes(k) +
-                             figure_of<MemoryRule::fsdp_gradient>());
+  const GatheredUnits gathered = gathered_units(run, own, stage.has_head);
+  const auto take = [&](OnTop on_top, double activations, double units) {
+    result.peak.activations = activations;
+    result.peak.transient = on_top.bytes;
+    result.peak.gathered = units;
+    result.moment = on_top.moment;
+  };
+  const auto take_if_worse = [&](OnTop on_top, double activations, double units) {
+    const double worst = result.peak.activations + result.peak.transient + result.peak.gathered;
+    if (activations + on_top.bytes + units > worst) take(on_top, activations, units);
+  };
+  const double activations = layers.activations;
+  take(loss, stage.has_head ? layers.at_loss : activations, gathered.at_loss);
+  if (layers.last_forward > 0) {
+    take_if_worse({in_forward, kMomentOfForward}, stage.has_head ? layers.at_loss : activations,
+                  gathered.in_forward);
   }
+  take_if_worse({in_layer, kMomentOfLayer}, activations, gathered.in_backward);
   if (stage.has_experts) result.peak.exchange_buffers = dispatcher_buffer_bytes(run);
-  result.peak.activations = activations;
-  result.peak.transient = on_top.bytes;
-  result.moment = on_top.moment;
   // Graphs are captured with nothing else in flight. Later their tensors stay where they are, in
   // the pool; PyTorch counts the rest. Steps before the capture had all at once.
   if (k.cuda_graphs.has(spec::PlanGraph::attn) && k.cuda_graph_warmup_steps == 0) {
-    result.in_graphs = std::min(layers.of_mixers, activations - layers.of_mixers + on_top.bytes);
+    result.in_graphs =
+        std::min(layers.of_mixers, activations - layers.of_mixers + result.peak.transient);
+    // While they are captured PyTorch counts them. Moments are not there yet.
+    const double masters = held.parts.optimizer * (1 - kMomentsOfState);
+    const double captured = held.parts.weights + held.parts.gradients + held.parts.narrow_weights +
+                            masters + layers.of_mixers + layers.scores;
+    const double all = result.peak.total() - result.peak.exchange_buffers;
+    result.in_graphs = std::clamp(all - captured, 0.0, result.in_graphs);
   }
   // Nothing is kept for backward any more when the weights are updated, but for pools of graphs.
-  if (held.gradient_copy > activations - result.in_graphs + on_top.bytes) {
+  if (held.gradient_copy > activations - result.in_graphs + result.peak.transient) {
     result.peak.activations = result.in_graphs;
     result.peak.transient = held.gradient_copy;
     result.moment = kMomentOfUpdate;
@@ -562,7 +702,7 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   }
   // Torchtitan has no gradients before the first backward.
   result.at_start = result.peak.weights + (run.is_of_megatron ? result.peak.gradients : 0);
-  const double moments = run.is_of_megatron ? 2.0 / 3 : 1.0;  // of the optimizer's state
+  const double moments = run.is_of_megatron ? kMomentsOfState : 1.0;
   result.first_step =
       result.allocated() - result.peak.dummy_gradients - moments * result.peak.optimizer;
   if (is_titan_unsharded(run)) {

@@ -39,6 +39,7 @@ struct SavedTerm {
 std::span<const SavedTerm> saved_terms();
 /// The first of those behind the mixer.
 inline constexpr std::string_view kFirstBehindMixer = "input of the MLP's norm";
+inline constexpr std::string_view kScores = "attention's scores";
 
 /// Bytes of a device at some moment, or of some part of it.
 struct MemoryParts {
@@ -62,6 +63,7 @@ struct MemoryParts {
 /// When a peak is.
 inline constexpr std::string_view kMomentOfLoss = "loss";
 inline constexpr std::string_view kMomentOfHead = "backward of the head";
+inline constexpr std::string_view kMomentOfForward = "forward of a layer";
 inline constexpr std::string_view kMomentOfLayer = "backward of a layer";
 inline constexpr std::string_view kMomentOfLastLayer = "end of the backward pass";
 inline constexpr std::string_view kMomentOfUpdate = "update";
@@ -117,6 +119,9 @@ class PreparedMemory {
     double saved = 0;       ///< from forward to backward
     double of_mixer = 0;    ///< part of that
     double offloaded = 0;   ///< that is in the host's memory meanwhile
+    double scores = 0;      ///< of plain attention, one copy
+    double forward = 0;     ///< on top, in the layer's forward
+    double overlapped = 0;  ///< kept after it where exchanges overlap
     double transient = 0;   ///< on top, in the layer's backward
     double recomputed = 0;  ///< part of that: its tensors, there again under full recomputation
   };
@@ -127,7 +132,12 @@ class PreparedMemory {
   /// Of stages that have the same.
   struct Parameters {
     Weights weights;
-    double largest_layer = 0;    ///< parameters, of embedding and head, too: a unit of FSDP
+    double largest_layer = 0;  ///< parameters, of embedding and head, too
+    /// Parameters that FSDP gathers, unless experts have no replicas: of the largest layer, of
+    /// embedding and head, of all.
+    double largest_unit = 0;
+    double root_unit = 0;
+    double all_units = 0;
     double shapes_elements = 0;  ///< of all different matrices
   };
   /// Of the layers of each kind under a run's choices; `kept`, where full recomputation may leave
@@ -139,14 +149,27 @@ class PreparedMemory {
   /// What a stage's layers hold at the end of the forward passes and in the first backward.
   struct OfLayers {
     double activations = 0;
-    double of_mixers = 0;  ///< part of that
+    double at_loss = 0;    ///< the same when the loss is computed
+    double of_mixers = 0;  ///< part of the first
+    double last_forward = 0;
     double last_transient = 0;
-    double on_its_way = 0;  ///< to the host's memory or back
-    double num_layers = 0;  ///< whose order counts
+    double scores = 0;       ///< of plain attention in a layer, one copy
+    double on_its_way = 0;   ///< of what is offloaded, that stays here
+    double loaded_back = 0;  ///< of that, for the next backward
+    double num_layers = 0;   ///< whose order counts
     bool is_last_recomputed = false;
   };
 
+  /// Weights of units of FSDP and their gradients. Bytes.
+  struct GatheredUnits {
+    double at_loss = 0;
+    double in_forward = 0;
+    double in_backward = 0;
+  };
+
   void prepare(WorkCache& works);
+  [[nodiscard]] static GatheredUnits gathered_units(const PlanRun& run, const Parameters& own,
+                                                    bool has_head);
   [[nodiscard]] Parameters parameters_of(const PipelineOutline::Stage& stage,
                                          const std::vector<const Weights*>& of_kinds,
                                          WorkCache& works) const;

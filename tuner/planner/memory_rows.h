@@ -61,7 +61,9 @@ enum class MemoryRule : uint8_t {
   gathered_tokens,
   titan_buckets,
   fsdp_units,
+  fsdp_root,
   fsdp_gradient,
+  fsdp_gradients_on_their_way,
   titan_stage_units,
   deepep_workspace,
   deepep_channels,
@@ -72,22 +74,26 @@ enum class MemoryRule : uint8_t {
   plain_pipeline,
   virtual_pipeline,
   overlap_in_flight,
+  overlapped_outputs,
   all_in_flight,
   mtp_activations,
   embedding_mask,
   layer_inputs,
   titan_autocast,
   titan_selective,
+  moe_forward_rows,
   moe_rows,
   moe_stream,
   dense_stream,
   dense_own_stream,
   recomputed_layer,
   offload_on_its_way,
+  offload_loaded_back,
   kept_at_head,
   logits,
   logit_gradients,
   softmax,
+  compiled_logits,
   titan_logits,
   gradient_copy,
   captured_attention,
@@ -158,6 +164,14 @@ inline bool is_at_head(V v) { return is_at_loss(v) || v.memory.moment == kMoment
 inline bool keeps_probabilities(V v) {
   const CrossEntropy loss = v.knobs().cross_entropy;
   return is_megatron(v) && (loss == CrossEntropy::native || loss == CrossEntropy::unfused);
+}
+/// Of FSDP, but for stages of torchtitan that stay gathered.
+inline bool gathers_units(V v) { return has_fsdp(v) && !keeps_titan_stage_gathered(v.run); }
+/// Megatron's FSDP has embedding and head as one.
+inline bool has_root_unit(V v) { return v.knobs().fsdp == spec::Fsdp::megatron; }
+inline bool gathers_layers(V v) {
+  return gathers_units(v) &&
+         (v.is_in_layers() || v.memory.moment == kMomentOfForward || !has_root_unit(v));
 }
 inline bool sends_by(V v, spec::Dispatcher dispatcher) {
   return v.has_experts && v.knobs().dispatcher == dispatcher;
@@ -284,14 +298,26 @@ inline constexpr MemoryRow kMemoryRows[] = {
      rows::kSource, "PyTorch replicate(), gradient_as_bucket_view false",
      [](const MemoryView& v) { return is_titan_unsharded(v.run) && v.knobs().dp > 1; }},
     {rows::M::fsdp_units, rows::L::gathered, "units of FSDP", 2,
-     "gathered at once, the one in use and the next: the largest, in the run's type",
-     rows::kMeasured,
-     "mean error of 77 published peaks 1.8 % without it, 1.7 with (three of them have FSDP)",
-     [](const MemoryView& v) { return rows::has_fsdp(v) && !keeps_titan_stage_gathered(v.run); }},
+     "gathered at once, the one in use and the next: the largest, in the weights' type",
+     rows::kMeasured, "Megatron-Core fsdp/src/megatron_fsdp; docs/planner.md, dry runs",
+     rows::gathers_layers},
+    {rows::M::fsdp_root, rows::L::gathered, "embedding and head of FSDP", 0,
+     "a unit that stays gathered, from the head's backward on with its gradient", rows::kMeasured,
+     "Megatron-Core fsdp/src/megatron_fsdp; docs/planner.md, dry runs", rows::has_root_unit},
     {rows::M::fsdp_gradient, rows::L::gathered, "gradient of a unit", 4,
-     "bytes for each parameter of the largest unit", rows::kMeasured,
-     "mean error of 77 published peaks 1.77 % without it, 1.69 with (three of them have FSDP)",
-     [](const MemoryView& v) { return rows::has_fsdp(v) && !keeps_titan_stage_gathered(v.run); }},
+     "bytes for each parameter of the largest; of Megatron's FSDP in the weights' type, and of all "
+     "where exchanges overlap",
+     rows::kMeasured, "Megatron-Core fsdp/src/megatron_fsdp; docs/planner.md, dry runs",
+     [](const MemoryView& v) {
+       return rows::gathers_units(v) && (v.is_in_layers() || !rows::has_root_unit(v) ||
+                                         v.knobs().overlap_moe_expert_parallel_comm);
+     }},
+    {rows::M::fsdp_gradients_on_their_way, rows::L::gathered, "gradients of units on their way", 3,
+     "at once, that one included, under full recomputation", rows::kMeasured,
+     "Megatron-Core fsdp/src/megatron_fsdp; docs/planner.md, dry runs",
+     [](const MemoryView& v) {
+       return rows::has_root_unit(v) && v.is_in_layers() && rows::is_recomputed(v);
+     }},
     {rows::M::titan_stage_units, rows::L::gathered, "stage that stays gathered", 0,
      "all units of the stage and the gradient of one, in the run's type", rows::kSource,
      "torchtitan 0.2.2 apply_fsdp (reshard_after_forward), PyTorch's pipeline",
@@ -347,6 +373,13 @@ inline constexpr MemoryRow kMemoryRows[] = {
        return v.knobs().overlap_moe_expert_parallel_comm && v.knobs().pp > 1 &&
               !v.run.holds_all_micro_batches;
      }},
+    {rows::M::overlapped_outputs, rows::L::activations, "outputs between overlapped parts", 8,
+     "copies of the rank's own tokens for each layer of the micro-batch whose loss it is, and its "
+     "received rows",
+     rows::kMeasured, "Megatron-Core pipeline_parallel/combined_1f1b.py; docs/planner.md, dry runs",
+     [](const MemoryView& v) {
+       return v.knobs().overlap_moe_expert_parallel_comm && v.knobs().pp > 1 && rows::is_at_head(v);
+     }},
     {rows::M::all_in_flight, rows::L::activations, "all micro-batches of a pass", 0,
      "no backward comes before all forwards", rows::kSource,
      "PyTorch pipelining ScheduleGPipe, ScheduleLoopedBFS",
@@ -370,6 +403,14 @@ inline constexpr MemoryRow kMemoryRows[] = {
      "the layer's input, every second product, attention's output and log-sum-exp", rows::kSource,
      "torchtitan 0.2.2 activation_checkpoint.py",
      [](const MemoryView& v) { return has_titan_selective(v.run); }},
+    {rows::M::moe_forward_rows, rows::L::transient, "experts' rows, forward", 3,
+     "copies of the received rows and one of those that were sent, when experts are done",
+     rows::kMeasured,
+     "Megatron-Core moe/moe_layer.py, token_dispatcher.py; docs/planner.md, dry runs",
+     [](const MemoryView& v) {
+       return v.has_experts &&
+              (v.memory.moment == kMomentOfForward || (v.is_in_layers() && rows::is_recomputed(v)));
+     }},
     {rows::M::moe_rows, rows::L::transient, "experts' rows, backward", 2,
      "copies of the received rows, before and after they are sorted or exchanged", rows::kMeasured,
      "mean error of the seven published peaks that isolate it 1.9 % without it, 1.7 with",
@@ -390,10 +431,17 @@ inline constexpr MemoryRow kMemoryRows[] = {
      "all tensors of the layer or group that is recomputed", rows::kMeasured,
      "five published peaks, 2 % too low",
      [](const MemoryView& v) { return v.is_in_layers() && rows::is_recomputed(v); }},
-    {rows::M::offload_on_its_way, rows::L::transient, "offloaded tensors on their way", 2,
-     "layers' offloaded tensors", rows::kMeasured,
-     "mean error of 77 published peaks 2.2 % without it, 1.7 with (two of them offload)",
+    {rows::M::offload_on_its_way, rows::L::transient, "tensors that stay here", 1,
+     "layer's: those of the last one are not offloaded", rows::kMeasured,
+     "Megatron-Core fine_grained_activation_offload.py; docs/planner.md, dry runs",
      [](const MemoryView& v) { return !v.knobs().offload.empty(); }},
+    {rows::M::offload_loaded_back, rows::L::transient, "tensors that are loaded back", 0,
+     "those of a virtual stage whose backward is next when the loss is computed", rows::kMeasured,
+     "Megatron-Core fine_grained_activation_offload.py; docs/planner.md, dry runs",
+     [](const MemoryView& v) {
+       return !v.knobs().offload.empty() && v.has_head && rows::is_at_head(v) &&
+              num_virtual_stages(v.run) > 1;
+     }},
     {rows::M::kept_at_head, rows::L::transient, "inputs of the final norm and the head", 4,
      "bytes for each column of each token", rows::kSource,
      "Megatron-Core final norm and output layer; mean error of 77 published peaks 1.70 % without "
@@ -419,7 +467,15 @@ inline constexpr MemoryRow kMemoryRows[] = {
      "without it, 1.7 with",
      [](const MemoryView& v) {
        return v.has_head && rows::keeps_probabilities(v) &&
-              (rows::is_at_head(v) || (v.is_in_layers() && rows::is_recomputed(v)));
+              (rows::is_at_head(v) ||
+               (v.is_in_layers() && rows::is_recomputed(v) && v.run.model->mtp.depth > 0));
+     }},
+    {rows::M::compiled_logits, rows::L::transient, "wide logits of the compiled loss", 4,
+     "bytes for each logit: compiled code makes probabilities beside them", rows::kMeasured,
+     "Megatron-Core fusions/fused_cross_entropy.py under torch.compile; docs/planner.md, dry runs",
+     [](const MemoryView& v) {
+       return rows::is_at_loss(v) && rows::is_megatron(v) &&
+              v.knobs().cross_entropy == spec::CrossEntropy::native;
      }},
     {rows::M::titan_logits, rows::L::transient, "logits of torchtitan's loss", 0,
      "4 to 16 bytes each, by how the loss is compiled and split", rows::kSource,

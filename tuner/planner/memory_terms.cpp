@@ -59,6 +59,11 @@ double mixer_input(S s, K) { return s.own_tokens * s.hidden * s.operand; }
 double qkv(S s, K) {
   return s.tokens * s.element * head_dim(s) * (query_heads(s) + 2 * kv_heads(s));
 }
+/// Recomputed attention keeps what it is given: values are then a part of the fused product, which
+/// stays as a whole, and no copy of them.
+double undivided_qkv(S s, K) {
+  return s.tokens * s.element * head_dim(s) * (query_heads(s) + kv_heads(s));
+}
 double qk_norm(S s, K) {
   return s.tokens * (s.element * head_dim(s) + kWide) * (query_heads(s) + kv_heads(s));
 }
@@ -74,6 +79,8 @@ double attention_scores(S s, K) {
   const double each = s.element + (s.model->attention_dropout > 0 ? 1 + s.element : 0);
   return s.tokens * query_heads(s) * s.seq * each;
 }
+/// Plain attention repeats keys and values for each query head.
+double repeated_kv(S s, K) { return s.tokens * s.element * 2 * query_heads(s) * head_dim(s); }
 double output_gate(S s, K) { return s.tokens * 2 * attention_cols(s) * s.element; }
 
 double query_latent(S s, K) {
@@ -143,6 +150,10 @@ double expert_width(S s) { return f64(s.model->moe_ffn_size) / s.etp; }
 double expert_fc1(S s, K) { return s.rows * gate_factor(s) * expert_width(s) * s.element; }
 // Inputs and first products of all chunks stay until the weights' gradients, which come last.
 double expert_act(S s, K k) { return s.chunk_rows * expert_width(s) * kept_operand(s, k); }
+/// Megatron-Core fuses gated activations of experts with their rows' weights, and no others.
+bool is_expert_activation_fused(S s, K k) {
+  return k.fused_activation && (s.model->has_gated_mlp || s.model->hidden_act != "gelu");
+}
 double unscaled_act(S s, K) { return s.chunk_rows * expert_width(s) * s.element; }
 double latent_projections(S s, K) {
   return s.own_tokens * 2 * s.element * f64(s.model->moe_latent_size);
@@ -169,14 +180,22 @@ constexpr auto kMeasured = Evidence::measured;
 constexpr auto kAssumed = Evidence::assumed;
 
 const SavedTerm kTerms[] = {
+    // Norm and projection are one module where the projection follows at once. What is offloaded of
+    // a module is what it is given.
     {"input of the mixer's norm",
      kMeasured,
-     mixes,
+     is_mla,
      norm_input,
      kFullOnly,
      nullptr,
      {Offload::attn_norm}},
-    // Norm and projection are one module where the projection follows at once.
+    {"input of the norm in the projections",
+     kMeasured,
+     [](S s, K k) { return mixes(s, k) && !is_mla(s, k); },
+     norm_input,
+     kFullOnly,
+     nullptr,
+     {Offload::qkv_linear}},
     {"input of the projections",
      kMeasured,
      [](S s, K k) { return mixes(s, k) && !is_mla(s, k); },
@@ -194,8 +213,16 @@ const SavedTerm kTerms[] = {
      nullptr,
      {Offload::qkv_linear}},
     {"queries, keys, values", kMeasured, is_gqa, qkv, kFullOnly, nullptr, {Offload::core_attn}},
-    {"inputs of the norms of queries and keys", kSource,
-     [](S s, K k) { return is_gqa(s, k) && s.model->has_qk_norm; }, qk_norm, kFullOnly},
+    {"rest of the fused product of queries, keys, values", kMeasured,
+     [](S s, K k) { return is_gqa(s, k) && k.recompute.has(PlanRecompute::core_attn); },
+     undivided_qkv, kFullOnly},
+    {"inputs of the norms of queries and keys",
+     kSource,
+     [](S s, K k) { return is_gqa(s, k) && s.model->has_qk_norm; },
+     qk_norm,
+     kFullOnly,
+     nullptr,
+     {Offload::qkv_linear}},
     {"query latent", kSource, [](S s, K k) { return is_mla(s, k) && s.model->mla.q_lora_rank > 0; },
      query_latent, kUpProjection, query_latent_left},
     {"key-value latent", kSource, is_mla, kv_latent, kUpProjection, kv_latent_left},
@@ -217,13 +244,16 @@ const SavedTerm kTerms[] = {
     // The exchange makes a second copy, split by heads.
     {"attention's output by heads", kMeasured,
      [](S s, K k) { return is_attention(s, k) && k.exchanges_heads(); }, other_layout, kFullOnly},
-    {"attention's scores",
+    {kScores,
      kMeasured,
      [](S s, K k) { return is_attention(s, k) && !k.fused_attention; },
      attention_scores,
      kCore,
      nullptr,
      {Offload::core_attn}},
+    {"keys and values of all heads", kMeasured,
+     [](S s, K k) { return is_gqa(s, k) && !k.fused_attention && kv_heads(s) < query_heads(s); },
+     repeated_kv, kCore},
     {"output gate", kSource, [](S s, K k) { return is_gqa(s, k) && s.model->has_attention_gate; },
      output_gate, kFullOnly},
     {"between the halves of attention's adapters", kSource,
@@ -254,7 +284,7 @@ const SavedTerm kTerms[] = {
     {"router", kSource, is_moe, router, kMoe},
     {"map of rows", kSource, [](S s, K k) { return is_moe(s, k) && k.moe_permute_fusion; }, row_map,
      kMoe},
-    {"input of the experts", kMeasured, is_moe, expert_input, kMoe},
+    {"input of the experts", kMeasured, is_moe, expert_input, kMoe, nullptr, {Offload::expert_fc1}},
     {"weights of the experts' rows", kSource, is_moe, expert_probs, kMoe},
     {"first product of the experts",
      kMeasured,
@@ -262,16 +292,11 @@ const SavedTerm kTerms[] = {
      expert_fc1,
      kMoe,
      nullptr,
-     {Offload::expert_fc1}},
-    {"activation of the experts",
-     kMeasured,
-     is_moe,
-     expert_act,
-     kMoeAct,
-     nullptr,
      {Offload::moe_act}},
+    {"activation of the experts", kMeasured, is_moe, expert_act, kMoeAct},
     {"activation before its weight", kMeasured,
-     [](S s, K k) { return is_moe(s, k) && !k.fused_activation; }, unscaled_act, kMoeAct},
+     [](S s, K k) { return is_moe(s, k) && !is_expert_activation_fused(s, k); }, unscaled_act,
+     kMoeAct},
     {"between the halves of the experts' adapters", kSource,
      [](S s, K k) { return is_moe(s, k) && has_adapters(k); },
      [](S s, K k) { return 2 * s.rows * half_adapted(s, k); }, kMoe},

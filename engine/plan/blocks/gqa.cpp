@@ -34,14 +34,16 @@ constexpr ParamRow kParams[] = {
 constexpr BufferRow kBuffers[] = {
     {Buf::qkv, "qkv", Part::attn, Keep::saved, kKept, kElement, block_if_gqa, qkv,
      spec::Offload::core_attn, is_read_by_heads_only},
+    // Queries and keys on both sides of their norm are offloaded, one with the projections and one
+    // with attention.
     {Buf::q_rstd, "q_rstd", Part::attn, Keep::saved, kKept, kStat, block_if_qk_norm,
-     [](D d) { return d.heads; }},
+     [](D d) { return d.heads; }, spec::Offload::qkv_linear},
     {Buf::k_rstd, "k_rstd", Part::attn, Keep::saved, kKept, kStat, block_if_qk_norm,
-     [](D d) { return d.kv_heads; }},
+     [](D d) { return d.kv_heads; }, spec::Offload::qkv_linear},
     {Buf::q_rot, "q_rot", Part::attn, Keep::saved, kKept, kElement, block_if_qk_norm,
-     [](D d) { return d.q; }, std::nullopt, are_sent},
+     [](D d) { return d.q; }, spec::Offload::qkv_linear, are_sent},
     {Buf::k_rot, "k_rot", Part::attn, Keep::saved, kKept, kElement, block_if_qk_norm,
-     [](D d) { return d.kv; }, std::nullopt, are_sent},
+     [](D d) { return d.kv; }, spec::Offload::qkv_linear, are_sent},
     {Buf::gated_out, "gated_out", Part::attn, Keep::saved, kKept, kElement, dim::block, gate},
     {Buf::d_gated_out, "d_gated_out", Part::attn, Keep::backward, kKept, kElement, dim::block,
      gate},

@@ -15,6 +15,7 @@ namespace moetune::spec::dialects {
 namespace {
 
 constexpr int64_t kMostStages = 10'000;
+constexpr std::string_view kShardedGradients = "megatron_fsdp_main_grads_dtype";
 
 std::vector<std::string> names_in(const auto& set, const auto& all) {
   std::vector<std::string> names;
@@ -411,6 +412,20 @@ void write_cross_entropy(Writing& out) {
   if (is_fused) out.parts.say("cross_entropy_fusion_impl", name_of(loss));
 }
 
+/// FSDP's own type of main gradients stands instead of --main-grads-dtype; left alone it is that of
+/// the gradients, so of the weights.
+void read_sharded_gradients(Reading& in) {
+  PlanKnobs& k = in.run.knobs;
+  std::string type = in.parts.word(kShardedGradients);
+  if (type == "torch.float32") type = "fp32";
+  if (type == "torch.bfloat16") type = "bf16";
+  if (k.precision == PrecisionRecipe::fp32 || k.params_dtype == StateType::fp32) return;
+  k.main_grads = type == "fp32" ? StateType::fp32 : StateType::bf16;
+  if (type != "auto" && type != "fp32" && type != "bf16") {
+    in.note(fmt::format("'{}' is '{}': taken as auto", in.key(kShardedGradients), shown(type)));
+  }
+}
+
 void read_sharding(Reading& in) {
   const bool is_megatron = in.parts.flag("use_megatron_fsdp");
   const bool is_torch = in.parts.flag("use_torch_fsdp2");
@@ -418,6 +433,7 @@ void read_sharding(Reading& in) {
   Fsdp& fsdp = in.run.knobs.fsdp;
   fsdp = is_megatron ? Fsdp::megatron : (is_torch ? Fsdp::torch : Fsdp::none);
   if (!is_megatron) return;
+  read_sharded_gradients(in);
   if (in.parts.word("ckpt_format") != "fsdp_dtensor") in.parts.leave("ckpt_format");
   const bool is_said = in.parts.has("data_parallel_sharding_strategy");
   const std::string strategy = in.parts.word("data_parallel_sharding_strategy");
@@ -440,6 +456,10 @@ void write_sharding(Writing& out) {
   if (out.knobs().fsdp != Fsdp::megatron) return;
   out.parts.say("data_parallel_sharding_strategy", "optim_grads_params");
   out.parts.say("ckpt_format", "fsdp_dtensor");  // it takes no other
+  const PlanKnobs& k = out.knobs();
+  const bool is_wide = k.precision == PrecisionRecipe::fp32 || k.params_dtype == StateType::fp32;
+  const bool is_told = !is_wide && k.main_grads == StateType::fp32;
+  out.parts.say(kShardedGradients, is_told ? "fp32" : "auto");
 }
 
 /// What the name of Megatron-Bridge's recipe says is trained.

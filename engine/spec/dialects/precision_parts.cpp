@@ -139,7 +139,13 @@ void read_precision(Reading& in) {
                            in.key("fp4")));
   }
   if ((!fp8.empty() || !fp4.empty()) && !is_bf16 && in.dialect != Dialect::megatron_bridge) {
-    in.note("what is not in 8 or 4 bits is taken as bf16");
+    if (in.dialect == Dialect::megatron_lm && !is_fp16) {
+      // Narrow products of wide tensors: what the flag leaves is Megatron's default.
+      in.run.knobs.params_dtype = StateType::fp32;
+      in.note("without --bf16 Megatron-LM keeps in fp32 what is not in 8 or 4 bits");
+    } else {
+      in.note("what is not in 8 or 4 bits is taken as bf16");
+    }
   }
   if (!fp8.empty()) read_fp8(in, recipe);
   if (!fp4.empty()) precision = PrecisionRecipe::nvfp4;

@@ -48,7 +48,8 @@ double months_of_container(std::string_view version) {
   const auto after_year = std::from_chars(version.data() + place + kName.size(), end, year);
   if (after_year.ec != std::errc() || after_year.ptr == end || *after_year.ptr != '.') return kNone;
   const auto after_month = std::from_chars(after_year.ptr + 1, end, month);
-  if (after_month.ec != std::errc()) return kNone;
+  const bool is_month = after_month.ec == std::errc() && month >= 1 && month <= 12;
+  if (!is_month || year < 0 || year > 99) return kNone;
   return 12.0 * (year - 26) + month - 6;
 }
 

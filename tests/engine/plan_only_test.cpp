@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(passes_that_only_plans_know_are_refused) {
   sharded.fsdp = spec::Fsdp::megatron;
   BOOST_TEST(refusal_of(sharded).starts_with("nothing gathers embedding"));
   plan::Planned offloaded;
-  offloaded.offload = {spec::Offload::attn_norm};
+  offloaded.offload = {spec::Offload::core_attn};
   BOOST_TEST(refusal_of(offloaded).starts_with("nothing copies to_host.forward"));
   plan::Planned state;
   state.optimizer_offload_ratio = 0.5;

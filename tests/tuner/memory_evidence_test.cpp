@@ -97,6 +97,10 @@ const Change kDense[] = {
     [](Sample& s) { s.run.knobs.cross_entropy = spec::CrossEntropy::native; },
     [](Sample& s) { s.run.knobs.cross_entropy = spec::CrossEntropy::te; },
     [](Sample& s) {
+      s.run.knobs.cross_entropy = spec::CrossEntropy::te;
+      s.run.knobs.gradient_accumulation_fusion = false;
+    },
+    [](Sample& s) {
       s.run.seq_length = 1;  // little is saved, so that the update is the peak
       s.run.knobs.main_grads = spec::StateType::bf16;
     },
@@ -132,6 +136,10 @@ void send_by(Sample& s) {
 
 const Change kMoe[] = {
     [](Sample& s) { s.run.knobs.ep = 4; },
+    [](Sample& s) {
+      s.run.knobs.ep = 8;
+      s.model.moe_ffn_size = 2816;  // 11 MiB of state
+    },
     take_stages,
     send_by<spec::Dispatcher::deepep>,
     send_by<spec::Dispatcher::hybridep>,

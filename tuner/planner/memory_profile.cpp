@@ -2,7 +2,6 @@
 #include "tuner/planner/memory_profile.h"
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "tuner/planner/dispatcher_buffers.h"
 #include "tuner/planner/full_recompute.h"
 #include "tuner/planner/memory_rows.h"
+#include "tuner/planner/static_memory.h"
 #include "tuner/planner/titan_memory.h"
 
 namespace moetune::tuner::planner {
@@ -20,156 +20,8 @@ using spec::CrossEntropy;
 using spec::FeedForward;
 using spec::Fsdp;
 using spec::LayerKind;
-using spec::OptimizerKind;
 using spec::PlanKnobs;
 using spec::PlanRecompute;
-using spec::PrecisionRecipe;
-using spec::StateType;
-
-/// Share of the moments in an optimizer's state with masters.
-constexpr double kMomentsOfState = 2.0 / 3;
-
-double element_bytes(const PlanKnobs& k) { return has_wide_elements(k) ? 4 : 2; }
-
-/// Whether the optimizer is given 16-bit weights and keeps what they lack. Beside products in 8
-/// bits with scales of the current tensor or of blocks Megatron-Core makes wide masters itself
-/// (optimizer_config.py, use_precision_aware_optimizer_no_fp8_or_ds_fp8).
-bool has_master_remainders(const PlanKnobs& k) {
-  const bool has_current_scales = k.precision == PrecisionRecipe::fp8_current ||
-                                  k.precision == PrecisionRecipe::fp8_blockwise ||
-                                  k.precision == PrecisionRecipe::mxfp8;
-  return k.precision_aware_optimizer && (!has_current_scales || k.main_params != StateType::fp32);
-}
-
-/// Optimizer state of one parameter that a rank owns: moments and master weight.
-double state_bytes(const PlanKnobs& k, bool has_master) {
-  double moments = bytes_of_type(k.exp_avg) + bytes_of_type(k.exp_avg_sq);
-  // Muon has one moment for matrices, and nearly all parameters are matrices. Sharded it holds more
-  // than its share, since whole matrices go to ranks.
-  if (k.optimizer == OptimizerKind::muon && !k.distributed_optimizer)
-    moments = bytes_of_type(k.exp_avg);
-  if (k.optimizer == OptimizerKind::sgd) moments = 0;
-  double master = figure_of<MemoryRule::master>();
-  if (has_wide_elements(k) || !has_master) {
-    master = 0;
-  } else if (has_master_remainders(k)) {
-    // The master stores only the 16 bits that the 16-bit weight lacks.
-    master = figure_of<MemoryRule::master_remainder>();
-  }
-  return (moments + master) * (1 - static_cast<double>(k.optimizer_offload_ratio));
-}
-
-/// What PyTorch's allocator counts beside tensors of optimizer state of whole experts: a tensor
-/// from 10 MiB on has a segment of its own, in steps of 2 MiB, and up to 1 MiB that it leaves is
-/// not split off (c10/cuda/CUDACachingAllocator.cpp: kMinLargeAlloc, kRoundLarge, kSmallSize).
-double state_rounding(const PlanRun& run, double expert_elements) {
-  const PlanKnobs& k = run.knobs;
-  const spec::ModelSpec& model = *run.model;
-  const bool is_cut = k.distributed_optimizer && k.expert_copies() > 1;
-  if (expert_elements <= 0 || is_cut || k.optimizer_offload_ratio > 0) return 0;
-  constexpr double kMiB = 1 << 20;
-  const auto beside = [](double bytes) {
-    if (bytes < 10 * kMiB) return 0.0;
-    const double left = std::ceil(bytes / (2 * kMiB)) * 2 * kMiB - bytes;
-    return left <= kMiB ? left : 0.0;
-  };
-  const double width =
-      static_cast<double>(model.moe_latent_size > 0 ? model.moe_latent_size : model.hidden_size);
-  const double second = width * static_cast<double>(model.moe_ffn_size) / k.etp;
-  const double first = second * (model.has_gated_mlp ? 2 : 1);
-  const double master = has_master_remainders(k) ? figure_of<MemoryRule::master_remainder>()
-                                                 : figure_of<MemoryRule::master>();
-  double each = 0;
-  for (const double type : {bytes_of_type(k.exp_avg), bytes_of_type(k.exp_avg_sq), master}) {
-    each += beside(first * type) + beside(second * type);
-  }
-  return each * expert_elements / (first + second);
-}
-
-/// Copies of a linear weight in the products' own type, beside the 16-bit one.
-double narrow_bytes(const PlanRun& run) {
-  switch (run.knobs.precision) {
-    case PrecisionRecipe::fp8_current:
-    case PrecisionRecipe::fp8_delayed:
-      return run.hardware->fp4_flops_per_s > 0 ? figure_of<MemoryRule::fp8_copies_of_fp4_devices>()
-                                               : figure_of<MemoryRule::fp8_copies>();
-    case PrecisionRecipe::fp8_blockwise:
-      return figure_of<MemoryRule::blockwise_copies>();
-    case PrecisionRecipe::mxfp8:
-      return figure_of<MemoryRule::mxfp8_copies>();
-    case PrecisionRecipe::nvfp4:
-      return figure_of<MemoryRule::nvfp4_copies>();
-    default:
-      return 0;
-  }
-}
-
-struct StaticParts {
-  MemoryParts parts;
-  /// During the update: narrower gradients in fp32, for an optimizer that takes no others. They are
-  /// gone before the next forward (zero_grad of Megatron-Core's distributed optimizer).
-  double gradient_copy = 0;
-};
-
-/// Everything that is there from the first step to the last, of one stage.
-StaticParts static_parts(const PlanRun& run, const Weights& weights, double shapes_elements) {
-  const PlanKnobs& k = run.knobs;
-  const double element = element_bytes(k);
-  const double dense = weights.split + weights.replicated;
-  const auto copies = static_cast<double>(k.dense_copies());
-  const auto expert_copies = static_cast<double>(k.expert_copies());
-  const auto shards = [&](double all) {
-    return k.distributed_optimizer ? all / std::min<double>(all, k.optimizer_instances) : 1.0;
-  };
-  const bool is_sharded = k.fsdp != Fsdp::none;
-  const auto held_of = [&](double whole, double experts) {
-    return is_sharded ? whole / copies + experts / expert_copies : whole + experts;
-  };
-  const auto owned_of = [&](double whole, double experts) {
-    return is_sharded ? held_of(whole, experts)
-                      : whole / shards(copies) + experts / shards(expert_copies);
-  };
-  const double held = held_of(dense, weights.experts);
-  // Of the products' matrices, those of experts are shared out over the experts' own replicas.
-  const double dense_products = std::max(0.0, weights.products - weights.experts);
-  const double held_products =
-      is_sharded ? dense_products / copies + (weights.products - dense_products) / expert_copies
-                 : weights.products;
-  // Frozen weights have neither gradients nor state: adapters beside them do.
-  const bool is_frozen = has_adapters(k);
-  const double rank = k.lora_rank;
-  const double dense_adapters = rank * weights.adapters;
-  const double expert_adapters = rank * weights.expert_adapters;
-  const double held_adapters = is_frozen ? held_of(dense_adapters, expert_adapters) : 0;
-  const double trained = is_frozen ? held_adapters : held;
-  const double owned =
-      is_frozen ? owned_of(dense_adapters, expert_adapters) : owned_of(dense, weights.experts);
-  StaticParts result;
-  MemoryParts& parts = result.parts;
-  parts.weights = element * (held + held_adapters);
-  if (!run.is_of_megatron) {
-    // Torchtitan has the weights that the optimizer updates and no others, none in 8 bits. What
-    // FSDP2 offloads is all of that, gradients too.
-    const double here = 1 - static_cast<double>(k.optimizer_offload_ratio);
-    parts.weights = here * bytes_of_type(k.main_params) * (held + held_adapters);
-    parts.gradients = sums_titan_gradients_whole(run)
-                          ? figure_of<MemoryRule::titan_whole_gradients>() * weights.total()
-                          : here * bytes_of_type(k.main_grads) * trained;
-    parts.optimizer = state_bytes(k, false) * owned;
-    return result;
-  }
-  const double gradient = bytes_of_type(k.main_grads);
-  parts.gradients = gradient * trained;
-  parts.optimizer = state_bytes(k, true) * owned + state_rounding(run, weights.experts);
-  constexpr double kCopied = figure_of<MemoryRule::gradient_copy>();
-  if (gradient < kCopied && !k.precision_aware_optimizer) result.gradient_copy = kCopied * owned;
-  parts.narrow_weights = narrow_bytes(run) * held_products;
-  if (has_narrow_weights(k)) parts.weights -= element * held_products;
-  if (k.gradient_accumulation_fusion && !is_frozen) {
-    parts.dummy_gradients = element * shapes_elements;
-  }
-  return result;
-}
 
 /// Tokens that the allgather dispatcher keeps.
 double gathered_token_bytes(const PlanRun& run) {
@@ -339,14 +191,16 @@ OnTop loss_on_top(const PlanRun& run) {
   const bool is_in_place = softmax > 0 && has_wide_elements(k) && !is_native;
   const double wide =
       is_native && !has_wide_elements(k) ? figure_of<MemoryRule::compiled_logits>() * num : 0;
-  const double at_loss = softmax + wide + (is_in_place ? 0 : logits);
+  const double own_logits = logits * element_bytes(k) / 2;
+  const double at_loss = softmax + wide + (is_in_place ? 0 : own_logits);
   // Their gradient is as wide as they are; that of the head is a tensor of its own where it is not
   // added to the others at once.
-  const double of_head = k.gradient_accumulation_fusion || !run.is_of_megatron
+  const bool is_added_at_once = k.gradient_accumulation_fusion || has_adapters(k);
+  const double of_head = is_added_at_once || !run.is_of_megatron
                              ? 0
                              : element_bytes(k) * static_cast<double>(run.model->vocab_rows()) *
                                    static_cast<double>(run.model->hidden_size) / k.tp;
-  const double at_head = logits * element_bytes(k) / 2 + gathered + of_head;
+  const double at_head = own_logits + gathered + of_head;
   // Each depth of multi-token prediction leaves its own until its backward.
   const double before = softmax * static_cast<double>(run.model->mtp.depth);
   if (at_head > at_loss) return {kept + before + at_head, kMomentOfHead};
@@ -611,12 +465,12 @@ PreparedMemory::GatheredUnits PreparedMemory::gathered_units(const PlanRun& run,
   if (keeps_titan_stage_gathered(run)) {
     // All of the stage, and the fresh gradients of one unit in the weights' type.
     const double bytes = element * (own.weights.total() + own.largest_layer);
-    return {bytes, bytes, bytes};
+    return {bytes, bytes, bytes, bytes};
   }
   if (k.fsdp == Fsdp::torch) {
     const double bytes = own.largest_layer * (figure_of<MemoryRule::fsdp_units>() * element +
                                               figure_of<MemoryRule::fsdp_gradient>());
-    return {bytes, bytes, bytes};
+    return {bytes, bytes, bytes, 0};
   }
   const double layers = figure_of<MemoryRule::fsdp_units>() * own.largest_unit;
   const double root = own.root_unit;
@@ -632,6 +486,7 @@ PreparedMemory::GatheredUnits PreparedMemory::gathered_units(const PlanRun& run,
   units.at_loss = element * (root + kept);
   units.in_forward = element * (root + layers + kept);
   units.in_backward = element * (root + layers + gradients);
+  units.in_update = element * root;
   return units;
 }
 
@@ -651,7 +506,9 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   const double in_layer =
       layers.last_transient + layers.on_its_way + (is_beside_softmax ? softmax_bytes(run) : 0);
   // Where the gradient of a stage's output is received lies there before its forward is done.
-  const double received = k.pp > 1 && !stage.has_head ? token_bytes(run, 2) : 0;
+  const double received = k.pp > 1 && !stage.has_head
+                              ? token_bytes(run, figure_of<MemoryRule::received_gradient>())
+                              : 0;
   const double in_forward = layers.last_forward + layers.on_its_way + received;
   StageMemory result;
   result.stage = static_cast<int>(number);
@@ -687,14 +544,13 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
     const double masters = held.parts.optimizer * (1 - kMomentsOfState);
     const double captured = held.parts.weights + held.parts.gradients + held.parts.narrow_weights +
                             masters + layers.of_mixers + layers.scores;
-    const double all = result.peak.total() - result.peak.exchange_buffers;
+    const double gathered_tokens = stage.has_experts ? gathered_token_bytes(run) : 0;
+    const double all = result.peak.total() - result.peak.exchange_buffers - gathered_tokens;
     result.in_graphs = std::clamp(all - captured, 0.0, result.in_graphs);
   }
   // Nothing is kept for backward any more when the weights are updated, but for pools of graphs.
-  if (held.gradient_copy > activations - result.in_graphs + result.peak.transient) {
-    result.peak.activations = result.in_graphs;
-    result.peak.transient = held.gradient_copy;
-    result.moment = kMomentOfUpdate;
+  if (held.gradient_copy > 0) {
+    take_if_worse({held.gradient_copy, kMomentOfUpdate}, result.in_graphs, gathered.in_update);
   }
   if (is_titan_unsharded(run) && num_micro_batches(run) == 1) {
     settle_fresh_gradients(loss, in_layer, bytes_of_type(k.main_grads) * own.largest_layer,

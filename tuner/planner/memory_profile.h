@@ -165,6 +165,7 @@ class PreparedMemory {
     double at_loss = 0;
     double in_forward = 0;
     double in_backward = 0;
+    double in_update = 0;
   };
 
   void prepare(WorkCache& works);

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "tuner/planner/memory_profile.h"
+#include "tuner/planner/static_memory.h"
 #include "tuner/planner/titan_memory.h"
 
 namespace moetune::tuner::planner {
@@ -46,6 +47,7 @@ enum class MemoryRule : uint8_t {
   master,
   master_remainder,
   optimizer_shares,
+  state_rounding,
   optimizer_offload,
   titan_state,
   fp8_copies,
@@ -82,6 +84,7 @@ enum class MemoryRule : uint8_t {
   titan_autocast,
   titan_selective,
   moe_forward_rows,
+  received_gradient,
   moe_rows,
   moe_stream,
   dense_stream,
@@ -92,6 +95,7 @@ enum class MemoryRule : uint8_t {
   kept_at_head,
   logits,
   logit_gradients,
+  head_gradient,
   softmax,
   compiled_logits,
   titan_logits,
@@ -220,21 +224,23 @@ inline constexpr MemoryRow kMemoryRows[] = {
      "Megatron-Core optimizer/optimizer_config.py; two in fp32 are measured", nullptr},
     {rows::M::master, rows::L::optimizer, "master weights", 4, "bytes for each trained parameter",
      rows::kMeasured, "Megatron-Core optimizer/distrib_optimizer.py; published peaks",
-     [](const MemoryView& v) {
-       return rows::has_masters(v) && !v.knobs().precision_aware_optimizer;
-     }},
+     [](const MemoryView& v) { return rows::has_masters(v) && !has_master_remainders(v.knobs()); }},
     {rows::M::master_remainder, rows::L::optimizer,
      "master weights of the precision-aware optimizer", 2,
      "bytes that the 16-bit weight lacks, for each trained parameter", rows::kMeasured,
      "Transformer Engine optimizers/fused_adam.py (store_param_remainders); mean error of 77 "
      "published peaks 2.0 % without it, 1.7 with",
-     [](const MemoryView& v) {
-       return rows::has_masters(v) && v.knobs().precision_aware_optimizer;
-     }},
+     [](const MemoryView& v) { return rows::has_masters(v) && has_master_remainders(v.knobs()); }},
     {rows::M::optimizer_shares, rows::L::optimizer, "shares of the optimizer's state", 0,
      "shared out over the replicas of an optimizer instance; that of experts over their own",
      rows::kMeasured, "Megatron-Core optimizer/distrib_optimizer.py; published peaks",
      [](const MemoryView& v) { return v.knobs().distributed_optimizer || rows::has_fsdp(v); }},
+    {rows::M::state_rounding, rows::L::optimizer, "rounding of the allocator", 0,
+     "up to 1 MiB beside each tensor of whole experts from 10 MiB on, which is not split off",
+     rows::kMeasured, "PyTorch c10/cuda/CUDACachingAllocator.cpp; docs/planner.md, dry runs",
+     [](const MemoryView& v) {
+       return rows::is_megatron(v) && v.has_experts && state_rounding(v.run, 1) > 0;
+     }},
     {rows::M::optimizer_offload, rows::L::optimizer, "state in the host's memory", 0,
      "optimizer_offload_ratio of it is not on the device", rows::kSource,
      "Megatron-Core optimizer/cpu_offloading",
@@ -299,7 +305,8 @@ inline constexpr MemoryRow kMemoryRows[] = {
      [](const MemoryView& v) { return is_titan_unsharded(v.run) && v.knobs().dp > 1; }},
     {rows::M::fsdp_units, rows::L::gathered, "units of FSDP", 2,
      "gathered at once, the one in use and the next: the largest, in the weights' type",
-     rows::kMeasured, "Megatron-Core fsdp/src/megatron_fsdp; docs/planner.md, dry runs",
+     rows::kMeasured,
+     "Megatron-Core fsdp/src/megatron_fsdp; docs/planner.md, dry runs; of FSDP2 assumed",
      rows::gathers_layers},
     {rows::M::fsdp_root, rows::L::gathered, "embedding and head of FSDP", 0,
      "a unit that stays gathered, from the head's backward on with its gradient", rows::kMeasured,
@@ -404,12 +411,20 @@ inline constexpr MemoryRow kMemoryRows[] = {
      "torchtitan 0.2.2 activation_checkpoint.py",
      [](const MemoryView& v) { return has_titan_selective(v.run); }},
     {rows::M::moe_forward_rows, rows::L::transient, "experts' rows, forward", 3,
-     "copies of the received rows and one of those that were sent, when experts are done",
+     "copies of the received rows, one of those that were sent and the shared expert's output, "
+     "when "
+     "experts are done",
      rows::kMeasured,
      "Megatron-Core moe/moe_layer.py, token_dispatcher.py; docs/planner.md, dry runs",
      [](const MemoryView& v) {
        return v.has_experts &&
               (v.memory.moment == kMomentOfForward || (v.is_in_layers() && rows::is_recomputed(v)));
+     }},
+    {rows::M::received_gradient, rows::L::transient, "gradient that is received", 2,
+     "bytes for each column of each token, before the forward is done", rows::kMeasured,
+     "Megatron-Core pipeline_parallel/p2p_communication.py; docs/planner.md, dry runs",
+     [](const MemoryView& v) {
+       return v.memory.moment == kMomentOfForward && v.knobs().pp > 1 && !v.has_head;
      }},
     {rows::M::moe_rows, rows::L::transient, "experts' rows, backward", 2,
      "copies of the received rows, before and after they are sorted or exchanged", rows::kMeasured,
@@ -447,8 +462,8 @@ inline constexpr MemoryRow kMemoryRows[] = {
      "Megatron-Core final norm and output layer; mean error of 77 published peaks 1.70 % without "
      "it, 1.69 with",
      [](const MemoryView& v) { return rows::is_at_head(v) && !has_titan_autocast(v.run); }},
-    {rows::M::logits, rows::L::transient, "logits", 2, "bytes each", rows::kMeasured,
-     "mean error of 77 published peaks 3.9 % without it, 1.7 with",
+    {rows::M::logits, rows::L::transient, "logits", 2, "bytes each, twice that in 32 bits",
+     rows::kMeasured, "mean error of 77 published peaks 3.9 % without it, 1.7 with",
      [](const MemoryView& v) {
        return rows::is_at_head(v) && rows::is_megatron(v) &&
               v.knobs().cross_entropy != spec::CrossEntropy::chunked;
@@ -459,6 +474,13 @@ inline constexpr MemoryRow kMemoryRows[] = {
      [](const MemoryView& v) {
        return v.memory.moment == kMomentOfHead ||
               (rows::is_at_loss(v) && v.knobs().cross_entropy == spec::CrossEntropy::chunked);
+     }},
+    {rows::M::head_gradient, rows::L::transient, "gradient of the head", 0,
+     "of its weights and in their type, where it is not added to the others at once",
+     rows::kMeasured, "Megatron-Core tensor_parallel/layers.py; docs/planner.md, dry runs",
+     [](const MemoryView& v) {
+       return rows::is_megatron(v) && v.memory.moment == kMomentOfHead &&
+              !v.knobs().gradient_accumulation_fusion && !rows::is_lora(v);
      }},
     {rows::M::softmax, rows::L::transient, "probabilities of the loss", 4,
      "bytes for each logit, until its backward; as much for each depth of multi-token prediction",
@@ -474,7 +496,7 @@ inline constexpr MemoryRow kMemoryRows[] = {
      "bytes for each logit: compiled code makes probabilities beside them", rows::kMeasured,
      "Megatron-Core fusions/fused_cross_entropy.py under torch.compile; docs/planner.md, dry runs",
      [](const MemoryView& v) {
-       return rows::is_at_loss(v) && rows::is_megatron(v) &&
+       return rows::is_at_loss(v) && rows::is_megatron(v) && !has_wide_elements(v.knobs()) &&
               v.knobs().cross_entropy == spec::CrossEntropy::native;
      }},
     {rows::M::titan_logits, rows::L::transient, "logits of torchtitan's loss", 0,

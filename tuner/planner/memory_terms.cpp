@@ -150,9 +150,10 @@ double expert_width(S s) { return f64(s.model->moe_ffn_size) / s.etp; }
 double expert_fc1(S s, K) { return s.rows * gate_factor(s) * expert_width(s) * s.element; }
 // Inputs and first products of all chunks stay until the weights' gradients, which come last.
 double expert_act(S s, K k) { return s.chunk_rows * expert_width(s) * kept_operand(s, k); }
-/// Megatron-Core fuses gated activations of experts with their rows' weights, and no others.
+/// Megatron-Core fuses gated activations of experts with their rows' weights; of others squared
+/// ReLU alone, by a switch that recipes of such models set.
 bool is_expert_activation_fused(S s, K k) {
-  return k.fused_activation && (s.model->has_gated_mlp || s.model->hidden_act != "gelu");
+  return k.fused_activation && (s.model->has_gated_mlp || s.model->hidden_act == "relu2");
 }
 double unscaled_act(S s, K) { return s.chunk_rows * expert_width(s) * s.element; }
 double latent_projections(S s, K) {
@@ -251,9 +252,13 @@ const SavedTerm kTerms[] = {
      kCore,
      nullptr,
      {Offload::core_attn}},
-    {"keys and values of all heads", kMeasured,
+    {"keys and values of all heads",
+     kMeasured,
      [](S s, K k) { return is_gqa(s, k) && !k.fused_attention && kv_heads(s) < query_heads(s); },
-     repeated_kv, kCore},
+     repeated_kv,
+     kCore,
+     nullptr,
+     {Offload::core_attn}},
     {"output gate", kSource, [](S s, K k) { return is_gqa(s, k) && s.model->has_attention_gate; },
      output_gate, kFullOnly},
     {"between the halves of attention's adapters", kSource,
@@ -294,9 +299,13 @@ const SavedTerm kTerms[] = {
      nullptr,
      {Offload::moe_act}},
     {"activation of the experts", kMeasured, is_moe, expert_act, kMoeAct},
-    {"activation before its weight", kMeasured,
-     [](S s, K k) { return is_moe(s, k) && !is_expert_activation_fused(s, k); }, unscaled_act,
-     kMoeAct},
+    {"activation before its weight",
+     kMeasured,
+     [](S s, K k) { return is_moe(s, k) && !is_expert_activation_fused(s, k); },
+     unscaled_act,
+     kMoeAct,
+     nullptr,
+     {Offload::moe_act}},
     {"between the halves of the experts' adapters", kSource,
      [](S s, K k) { return is_moe(s, k) && has_adapters(k); },
      [](S s, K k) { return 2 * s.rows * half_adapted(s, k); }, kMoe},

@@ -412,16 +412,22 @@ void write_cross_entropy(Writing& out) {
   if (is_fused) out.parts.say("cross_entropy_fusion_impl", name_of(loss));
 }
 
-/// FSDP's own type of main gradients stands instead of --main-grads-dtype; left alone it is that of
-/// the gradients, so of the weights.
+bool has_wide_weights(const PlanKnobs& k) {
+  return k.precision == PrecisionRecipe::fp32 || k.params_dtype == StateType::fp32;
+}
+
+/// FSDP's own type of main gradients (since 2026-03) stands instead of --main-grads-dtype; left
+/// alone it is that of the gradients, so of the weights. Recipes of Megatron-Bridge say theirs
+/// elsewhere.
 void read_sharded_gradients(Reading& in) {
-  PlanKnobs& k = in.run.knobs;
+  if (in.dialect == Dialect::megatron_bridge && !in.parts.has(kShardedGradients)) return;
   std::string type = in.parts.word(kShardedGradients);
   if (type == "torch.float32") type = "fp32";
   if (type == "torch.bfloat16") type = "bf16";
-  if (k.precision == PrecisionRecipe::fp32 || k.params_dtype == StateType::fp32) return;
-  k.main_grads = type == "fp32" ? StateType::fp32 : StateType::bf16;
-  if (type != "auto" && type != "fp32" && type != "bf16") {
+  const bool is_told = type == "fp32" || type == "bf16";
+  const bool is_wide = is_told ? type == "fp32" : has_wide_weights(in.run.knobs);
+  in.run.knobs.main_grads = is_wide ? StateType::fp32 : StateType::bf16;
+  if (!is_told && type != "auto") {
     in.note(fmt::format("'{}' is '{}': taken as auto", in.key(kShardedGradients), shown(type)));
   }
 }
@@ -455,11 +461,11 @@ void write_sharding(Writing& out) {
   out.parts.say("use_megatron_fsdp", out.knobs().fsdp == Fsdp::megatron);
   if (out.knobs().fsdp != Fsdp::megatron) return;
   out.parts.say("data_parallel_sharding_strategy", "optim_grads_params");
-  out.parts.say("ckpt_format", "fsdp_dtensor");  // it takes no other
-  const PlanKnobs& k = out.knobs();
-  const bool is_wide = k.precision == PrecisionRecipe::fp32 || k.params_dtype == StateType::fp32;
-  const bool is_told = !is_wide && k.main_grads == StateType::fp32;
-  out.parts.say(kShardedGradients, is_told ? "fp32" : "auto");
+  out.parts.say("ckpt_format", "fsdp_dtensor");         // it takes no other
+  if (out.dialect == Dialect::megatron_bridge) return;  // it takes no word for a type there
+  const bool is_wide = out.knobs().main_grads != StateType::bf16;
+  const bool is_as_weights = is_wide == (out.knobs().precision == PrecisionRecipe::fp32);
+  out.parts.say(kShardedGradients, is_as_weights ? "auto" : (is_wide ? "fp32" : "bf16"));
 }
 
 /// What the name of Megatron-Bridge's recipe says is trained.

@@ -38,4 +38,4 @@ gcc -shared -o libfakecuda.so fake_cuda.o rest.o -lpthread
 { needed '^cu[A-Z]' | grep -vE '^cu(da|blas|rand|fft|solver|sparse|dnn)'; echo cuInit; } | sort -u |
   sed 's/.*/int &() { return 0; }/' >driver.c
 gcc -w -shared -fPIC -Wl,-soname,libcuda.so.1 driver.c -o libcuda.so.1
-ls -l libfakecuda.so libcuda.so.1
+

@@ -12,7 +12,8 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 EVERY = """--use-mcore-models --transformer-impl transformer_engine --lr 1e-4 --min-lr 1e-5 --lr-decay-style cosine
---weight-decay 0.1 --clip-grad 1.0 --attention-dropout 0 --hidden-dropout 0 --use-distributed-optimizer --disable-bias-linear
+--weight-decay 0.1 --clip-grad 1.0 --attention-dropout 0 --hidden-dropout 0 --disable-bias-linear
+--use-distributed-optimizer
 --no-check-for-nan-in-loss-and-grad --no-create-attention-mask-in-dataloader --untie-embeddings-and-output-weights
 --normalization RMSNorm --swiglu --position-embedding-type rope --mock-data --tokenizer-type NullTokenizer
 --train-iters 20 --eval-iters 0 --eval-interval 1000 --log-interval 1 --split 99,1,0 --num-workers 0"""
@@ -69,11 +70,8 @@ runs = {}
 
 def add(name, model, gpus, flags="", ranks=(0,), precision="--bf16", balanced=True, **environment):
     experts = [ROUTED, BALANCED if balanced else ""] if "--num-experts" in model else []
-    words = " ".join([model, flags, precision, *experts, EVERY]).split()
-    if "--hidden-dropout" in flags:  # once
-        words.remove("--hidden-dropout")
-        words.remove("0.1")
-        words[words.index("--hidden-dropout") + 1] = "0.1"
+    every = EVERY.replace("--hidden-dropout 0", "") if "--hidden-dropout" in flags else EVERY
+    words = " ".join([model, flags, precision, *experts, every]).split()
     for rank in ranks:
         suffix = " rank %d" % rank if len(ranks) > 1 else ""
         runs[name + suffix] = dict(gpus=gpus, rank=rank, flags=words, environment=environment)
@@ -117,6 +115,8 @@ def add_qwen3():
     virtual = "--num-virtual-stages-per-pipeline-rank 4 "
     add("qwen3 vpp 4", staged, 32, virtual, ranks=(0, 8, 24))
     add("qwen3 vpp 4 overlap", staged, 32, virtual + OVERLAP, ranks=(0, 8, 24))
+    add("qwen3 vpp 4 offload", staged.replace("--num-layers 16", "--num-layers 32"), 32,
+        virtual + OFFLOAD + "expert_fc1 moe_act", ranks=(0, 24), NVTE_CPU_OFFLOAD_V1="1")
     add("qwen3 pp 4 offload", staged, 32, OFFLOAD + "expert_fc1 moe_act", ranks=(0, 8, 24), NVTE_CPU_OFFLOAD_V1="1")
 
 
@@ -179,6 +179,56 @@ def add_others():
         add("llama3 fsdp" + name, LLAMA, 16, FSDP + " " + flags, CUDA_DEVICE_MAX_CONNECTIONS="8")
 
 
+# Functional tests of Megatron-LM, whose peaks are published: test, GPUs, rank, vocabulary.
+TESTS = {
+    "007": ("gpt/gpt3_7b_tp1_pp4_memory_speed", 8, 6, 131073),
+    "009": ("gpt/gpt3_7b_tp4_pp1_memory_speed", 8, 0, 131073),
+    "019": ("moe/deepseek_proxy_fsdp_ep2_fsdp2", 8, 0, 50257),
+    "024": ("moe/gpt3_mcore_te_tp1_pp2_resume_torch_dist_reshard_2x1x4_te_8experts2parallel_dist_optimizer_1node", 4, 2,
+            50257),
+    "036": ("moe/gpt3_mcore_te_tp2_pp1_te_8experts_etp1_ep4", 8, 0, 50257),
+    "041": ("moe/gpt3_mcore_te_tp2_pp2_ep4_etp1_mtp_resume_torch_dist_fp8", 8, 4, 50257),
+    "042": ("moe/gpt3_mcore_te_tp2_pp2_ep4_etp1_resume_torch_dist_attn_cudagraph", 8, 4, 50257),
+    "043": ("moe/gpt3_mcore_te_tp2_pp2_ep4_etp1_selective_recompute_experimental", 8, 4, 50257),
+    "059": ("moe/gpt3_moe_mcore_te_tp2_pp2_ep4_etp1_no_mtp_no_a2a_ovlp_fine_grained_offloading", 8, 4, 50257),
+}
+# Of a test's flags these need files, write some, or are said by EVERY.
+LEFT_OUT = re.compile("--(data-|vocab-|merge-|tokenizer-|save|load|no-load|split|no-mmap|tensorboard|log-|logging|"
+                      "profile|train-|eval-|exit-|lr-|async|use-persistent|use-checkpoint|ckpt-(?!format)|dist-ckpt|"
+                      "distributed-timeout|deterministic)")
+MOCK = EVERY[EVERY.index("--mock-data"):]
+
+
+def add_tests(checkout):
+    try:
+        import yaml
+    except ImportError:
+        return
+    for number, (test, gpus, rank, vocabulary) in TESTS.items():
+        path = os.path.join(checkout, "tests", "functional_tests", "test_cases", test, "model_config.yaml")
+        if not os.path.exists(path):
+            continue
+        with open(path) as file:
+            config = yaml.safe_load(file)
+        words = ["--vocab-size", str(vocabulary - 1)]
+        for flag, value in config["MODEL_ARGS"].items():
+            if LEFT_OUT.match(flag) or flag == "--vocab-size" or value is False:
+                continue
+            words += [flag] if value is True else [flag, *re.sub(r"^\[(.*)\]$", r"\1", str(value)).split()]
+        if "--num-experts" in words:
+            words.append(BALANCED)
+        environment = {key: str(value) for key, value in (config.get("ENV_VARS") or {}).items()
+                       if key.startswith("NVTE") and "CUDNN" not in key}
+        if "--use-megatron-fsdp" in words:
+            environment["CUDA_DEVICE_MAX_CONNECTIONS"] = "8"
+        words += MOCK.split()
+        runs["as test " + number] = dict(gpus=gpus, rank=rank, flags=words, environment=environment)
+        if number == "042":  # with Megatron-LM's own number of steps before the capture
+            at = words.index("--cuda-graph-warmup-steps")
+            runs["as test 042, warm"] = dict(gpus=gpus, rank=rank, flags=words[:at] + words[at + 2:],
+                                             environment=dict(environment, DRY_RUN_STEPS="6"))
+
+
 def command_of(flags):
     """A shell command; brackets and bars are quoted."""
     return " ".join("'%s'" % word if re.search(r"[()\[\]|*]", word) else word for word in flags)
@@ -192,11 +242,12 @@ def table(folder):
     rows = []
     for name, run in runs.items():
         path = path_of(folder, name) + ".json"
-        if not os.path.exists(path):
-            continue
-        with open(path) as file:
-            result = json.load(file)
+        result = {"error": "not run"}
+        if os.path.exists(path):
+            with open(path) as file:
+                result = json.load(file)
         if "error" in result:
+            print("%s: %s" % (name, result["error"][:100]), file=sys.stderr)
             continue
         steps = result["steps"]
         rows.append({
@@ -216,6 +267,7 @@ def main():
     add_deepseek()
     add_others()
     checkout, folder, *patterns = sys.argv[1:]
+    add_tests(checkout)
     if patterns == ["--table"]:
         return table(folder)
     os.makedirs(folder, exist_ok=True)

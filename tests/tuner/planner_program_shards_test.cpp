@@ -108,6 +108,7 @@ struct Units {
   double layer = 0;
   double root = 0;
   double all = 0;
+  double num_layers = 0;
 };
 Units units_of(const StepProgram& program, int64_t num_layers) {
   std::map<int64_t, double> sizes;
@@ -118,15 +119,18 @@ Units units_of(const StepProgram& program, int64_t num_layers) {
   for (const auto& [layer, numel] : sizes) {
     const bool is_layer = layer >= 0 && layer < num_layers;
     if (is_layer) units.layer = std::max(units.layer, numel);
+    if (is_layer) ++units.num_layers;
     if (!is_layer) units.root += numel;
     units.all += numel;
   }
   return units;
 }
 
-// Plans have the units as Megatron-Core has them: embedding and head stay gathered as one, beside
-// those of two layers in a backward and the gradient of one, all in 16 bits. A program gathers
-// embedding and head by turns like layers, and has two gradients as wide as they are summed.
+// Plans have the units as Megatron-Core has them, in 16 bits: embedding and head stay gathered as
+// one, beside 5e8 parameters of layers, here all of the stage. In a backward a layer's gradient is
+// there, and those that wait as far as they are more than what their layers had saved. A program
+// gathers embedding and head by turns like layers, and has two gradients as wide as they are
+// summed.
 BOOST_AUTO_TEST_CASE(units_are_those_of_their_programs) {
   int num_backwards = 0;
   for_replicas([&](PlanRun& run) {
@@ -142,12 +146,15 @@ BOOST_AUTO_TEST_CASE(units_are_those_of_their_programs) {
       BOOST_TEST(most(BucketPart::whole_grad) == 2 * 4 * units.layer);
       const StageMemory& planned = memory.stages[static_cast<size_t>(stage)];
       const bool has_head = stage + 1 == run.knobs.pp;
-      const double in_backward = 2 * (3 * units.layer + (has_head ? 2 : 1) * units.root);
+      const double gathered = units.num_layers * units.layer + units.root;
+      const double gradients = units.layer + (has_head ? units.root : 0);
+      const double waiting = (units.num_layers - 1) * units.layer;
       if (planned.moment == kMomentOfLayer) {
         ++num_backwards;
-        BOOST_TEST(planned.peak.gathered == in_backward);
+        BOOST_TEST(planned.peak.gathered >= 2 * (gathered + gradients));
+        BOOST_TEST(planned.peak.gathered <= 2 * (gathered + gradients + waiting));
       } else if (planned.moment == kMomentOfForward) {
-        BOOST_TEST(planned.peak.gathered == 2 * (2 * units.layer + units.root));
+        BOOST_TEST(planned.peak.gathered == 2 * gathered);
       } else {
         BOOST_TEST(planned.peak.gathered == 2 * units.root);
       }
@@ -178,7 +185,7 @@ BOOST_AUTO_TEST_CASE(woven_steps_keep_gradients) {
       const bool is_in_layer =
           planned.moment == kMomentOfLayer || planned.moment == kMomentOfForward;
       BOOST_TEST(planned.peak.gathered ==
-                 2 * (units.root + units.all + (is_in_layer ? 2 * units.layer : 0)));
+                 2 * (units.root + units.all + (is_in_layer ? units.num_layers * units.layer : 0)));
       ++num_seen;
     });
   }

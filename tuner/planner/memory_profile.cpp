@@ -2,6 +2,7 @@
 #include "tuner/planner/memory_profile.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -444,6 +445,7 @@ PreparedMemory::OfLayers PreparedMemory::of_layers(size_t number, const PlanRun&
     }
     result.num_layers += static_cast<double>(part.order.size());
   }
+  result.last_saved = layers[static_cast<size_t>(stage.parts.back().last)].saved;
   for (const LayerMemory& layer : layers) {
     result.scores = std::max(result.scores, layer.scores);
     result.on_its_way =
@@ -457,7 +459,9 @@ PreparedMemory::OfLayers PreparedMemory::of_layers(size_t number, const PlanRun&
 }
 
 PreparedMemory::GatheredUnits PreparedMemory::gathered_units(const PlanRun& run,
-                                                             const Parameters& own, bool has_head) {
+                                                             const Parameters& own,
+                                                             const OfLayers& layers,
+                                                             bool has_head) {
   const PlanKnobs& k = run.knobs;
   GatheredUnits units;
   if (k.fsdp == Fsdp::none) return units;
@@ -472,20 +476,23 @@ PreparedMemory::GatheredUnits PreparedMemory::gathered_units(const PlanRun& run,
                                               figure_of<MemoryRule::fsdp_gradient>());
     return {bytes, bytes, bytes, 0};
   }
-  const double layers = figure_of<MemoryRule::fsdp_units>() * own.largest_unit;
+  const double unit = own.largest_unit;
   const double root = own.root_unit;
-  // Each layer's gradient goes at once, but under full recomputation others are on their way, and
-  // where exchanges overlap all stay.
-  const double waiting = k.recompute.has(PlanRecompute::full)
-                             ? figure_of<MemoryRule::fsdp_gradients_on_their_way>()
-                             : 1;
+  const double num_layers = std::max(1.0, layers.num_layers);
+  const double ahead = std::ceil(figure_of<MemoryRule::fsdp_ahead>() / std::max(1.0, unit));
+  const double gathered =
+      std::min(num_layers, std::max(figure_of<MemoryRule::fsdp_units>(), ahead)) * unit;
+  // While gradients of layers wait, what these had saved is gone.
+  const double num_waiting = std::min(
+      num_layers, std::floor(figure_of<MemoryRule::fsdp_waiting>() / std::max(1.0, unit)) + 2);
+  const double more = (num_waiting - 1) * (unit - layers.last_saved / element);
   const bool keeps_all = k.overlap_moe_expert_parallel_comm;
   const double kept = keeps_all ? own.all_units : 0;
   const double gradients =
-      keeps_all ? own.all_units : (has_head ? root : 0) + waiting * own.largest_unit;
+      keeps_all ? own.all_units : (has_head ? root : 0) + unit + std::max(0.0, more);
   units.at_loss = element * (root + kept);
-  units.in_forward = element * (root + layers + kept);
-  units.in_backward = element * (root + layers + gradients);
+  units.in_forward = element * (root + gathered + kept);
+  units.in_backward = element * (root + gathered + gradients);
   units.in_update = element * root;
   return units;
 }
@@ -516,7 +523,7 @@ StageMemory PreparedMemory::stage_memory(size_t number, const PlanRun& run,
   result.peak = held.parts;
   result.peak.workspaces = workspace_bytes(run, stage.has_experts, stage.has_head) +
                            titan_bucket_bytes(run, own.weights.total());
-  const GatheredUnits gathered = gathered_units(run, own, stage.has_head);
+  const GatheredUnits gathered = gathered_units(run, own, layers, stage.has_head);
   const auto take = [&](OnTop on_top, double activations, double units) {
     result.peak.activations = activations;
     result.peak.transient = on_top.bytes;

@@ -149,8 +149,9 @@ class PreparedMemory {
   /// What a stage's layers hold at the end of the forward passes and in the first backward.
   struct OfLayers {
     double activations = 0;
-    double at_loss = 0;    ///< the same when the loss is computed
-    double of_mixers = 0;  ///< part of the first
+    double at_loss = 0;     ///< the same when the loss is computed
+    double of_mixers = 0;   ///< part of the first
+    double last_saved = 0;  ///< of one micro-batch of the last layer
     double last_forward = 0;
     double last_transient = 0;
     double scores = 0;       ///< of plain attention in a layer, one copy
@@ -170,7 +171,7 @@ class PreparedMemory {
 
   void prepare(WorkCache& works);
   [[nodiscard]] static GatheredUnits gathered_units(const PlanRun& run, const Parameters& own,
-                                                    bool has_head);
+                                                    const OfLayers& layers, bool has_head);
   [[nodiscard]] Parameters parameters_of(const PipelineOutline::Stage& stage,
                                          const std::vector<const Weights*>& of_kinds,
                                          WorkCache& works) const;

@@ -63,9 +63,10 @@ enum class MemoryRule : uint8_t {
   gathered_tokens,
   titan_buckets,
   fsdp_units,
+  fsdp_ahead,
   fsdp_root,
   fsdp_gradient,
-  fsdp_gradients_on_their_way,
+  fsdp_waiting,
   titan_stage_units,
   deepep_workspace,
   deepep_channels,
@@ -308,6 +309,10 @@ inline constexpr MemoryRow kMemoryRows[] = {
      rows::kMeasured,
      "Megatron-Core fsdp/src/megatron_fsdp; docs/planner.md, dry runs; of FSDP2 assumed",
      rows::gathers_layers},
+    {rows::M::fsdp_ahead, rows::L::gathered, "units of FSDP ahead", 5e8,
+     "parameters of layers are gathered at least", rows::kMeasured,
+     "Megatron-Core fsdp/src/megatron_fsdp, suggested_AG_prefetch_size; docs/planner.md, dry runs",
+     [](const MemoryView& v) { return rows::gathers_layers(v) && rows::has_root_unit(v); }},
     {rows::M::fsdp_root, rows::L::gathered, "embedding and head of FSDP", 0,
      "a unit that stays gathered, from the head's backward on with its gradient", rows::kMeasured,
      "Megatron-Core fsdp/src/megatron_fsdp; docs/planner.md, dry runs", rows::has_root_unit},
@@ -319,12 +324,12 @@ inline constexpr MemoryRow kMemoryRows[] = {
        return rows::gathers_units(v) && (v.is_in_layers() || !rows::has_root_unit(v) ||
                                          v.knobs().overlap_moe_expert_parallel_comm);
      }},
-    {rows::M::fsdp_gradients_on_their_way, rows::L::gathered, "gradients of units on their way", 3,
-     "at once, that one included, under full recomputation", rows::kMeasured,
-     "Megatron-Core fsdp/src/megatron_fsdp; docs/planner.md, dry runs",
-     [](const MemoryView& v) {
-       return rows::has_root_unit(v) && v.is_in_layers() && rows::is_recomputed(v);
-     }},
+    {rows::M::fsdp_waiting, rows::L::gathered, "gradients of units that wait", 1e9,
+     "parameters of layers may wait for their reduction, and two layers more: as far as what these "
+     "had saved is less",
+     rows::kMeasured,
+     "Megatron-Core fsdp/src/megatron_fsdp, suggested_RS_queue_capacity; docs/planner.md, dry runs",
+     [](const MemoryView& v) { return rows::has_root_unit(v) && v.is_in_layers(); }},
     {rows::M::titan_stage_units, rows::L::gathered, "stage that stays gathered", 0,
      "all units of the stage and the gradient of one, in the run's type", rows::kSource,
      "torchtitan 0.2.2 apply_fsdp (reshard_after_forward), PyTorch's pipeline",

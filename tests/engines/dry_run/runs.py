@@ -179,6 +179,48 @@ def add_others():
         add("llama3 fsdp" + name, LLAMA, 16, FSDP + " " + flags, CUDA_DEVICE_MAX_CONNECTIONS="8")
 
 
+def add_held_out():
+    """Not looked at while the model of memory was written: other models and layouts."""
+    mixtral = """--num-layers 8 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32
+        --group-query-attention --num-query-groups 8 --kv-channels 128 --num-experts 8 --moe-router-topk 2
+        --moe-router-load-balancing-type aux_loss --moe-aux-loss-coeff 1e-2 --norm-epsilon 1e-5 --rotary-base 1000000
+        --max-position-embeddings 32768 --vocab-size 31999 --seq-length 4096 --micro-batch-size 1 --global-batch-size 64
+        --moe-token-dispatcher-type alltoall --tensor-model-parallel-size 2 --sequence-parallel
+        --expert-tensor-parallel-size 1 --expert-model-parallel-size 4 --pipeline-model-parallel-size 2"""
+    add("mixtral", mixtral, 16, ranks=(0, 8))
+    add("mixtral fp8, norms", mixtral, 16, SELECTIVE + "layernorm moe_act --fp8-format hybrid --fp8-recipe tensorwise",
+        ranks=(0, 8))
+    large = """--num-layers 12 --hidden-size 4096 --ffn-hidden-size 12288 --num-attention-heads 64
+        --group-query-attention --num-query-groups 4 --kv-channels 128 --qk-layernorm --num-experts 128
+        --moe-router-topk 8 --moe-ffn-hidden-size 1536 --moe-router-load-balancing-type aux_loss
+        --moe-aux-loss-coeff 1e-3 --norm-epsilon 1e-6 --rotary-base 1000000 --max-position-embeddings 262144
+        --vocab-size 151935 --seq-length 16384 --micro-batch-size 1 --global-batch-size 128
+        --moe-token-dispatcher-type alltoall --expert-model-parallel-size 32"""
+    add("qwen3-235b tp 4, cp 2", large, 64, """--tensor-model-parallel-size 4 --sequence-parallel
+        --context-parallel-size 2 --expert-tensor-parallel-size 1 --pipeline-model-parallel-size 2 """ + NARROW_STATE,
+        ranks=(0, 32))
+    add("qwen3-235b vpp 3 overlap", large.replace("16384", "4096"), 64, """--pipeline-model-parallel-size 2
+        --num-virtual-stages-per-pipeline-rank 3 """ + OVERLAP + " " + NARROW_STATE, ranks=(0, 32))
+    add("qwen3-235b fsdp, full", large.replace("16384", "4096"), 64, FSDP + " " + FULL,
+        CUDA_DEVICE_MAX_CONNECTIONS="8")
+    add("qwen3-235b offload", large.replace("16384", "8192"), 64, OFFLOAD + "mlp_norm moe_act core_attn attn_proj",
+        NVTE_CPU_OFFLOAD_V1="1")
+    kimi = (DEEPSEEK.replace("--num-attention-heads 128", "--num-attention-heads 64")
+            .replace("--num-experts 256", "--num-experts 384").replace("--vocab-size 129279", "--vocab-size 163839")
+            .replace("coeff 1e-4", "coeff 1e-3") + """ --num-layers 8 --moe-layer-freq ([0]*1+[1]*7) --seq-length 4096
+            --global-batch-size 256 --moe-token-dispatcher-type alltoall --expert-model-parallel-size 64
+            --pipeline-model-parallel-size 2 """ + NARROW_STATE)
+    add("kimi-k2 shared_experts, mla_up_proj", kimi, 128, SELECTIVE + "mla_up_proj shared_experts", ranks=(0, 64))
+    add("kimi-k2 fp8 blocks, full", kimi, 128, BLOCKS + " " + FULL, ranks=(0, 64))
+    small = """--num-layers 24 --hidden-size 1024 --ffn-hidden-size 4096 --num-attention-heads 16 --num-experts 16
+        --moe-router-topk 2 --moe-ffn-hidden-size 1024 --moe-router-load-balancing-type aux_loss
+        --moe-aux-loss-coeff 1e-2 --norm-epsilon 1e-5 --rotary-base 10000 --max-position-embeddings 8192
+        --vocab-size 50303 --seq-length 8192 --micro-batch-size 2 --global-batch-size 32
+        --moe-token-dispatcher-type alltoall --expert-model-parallel-size 4"""
+    add("small experts", small, 8)
+    add("small experts, allgather", small.replace("alltoall", "allgather"), 8, NATIVE)
+
+
 # Functional tests of Megatron-LM, whose peaks are published: test, GPUs, rank, vocabulary.
 TESTS = {
     "007": ("gpt/gpt3_7b_tp1_pp4_memory_speed", 8, 6, 131073),
@@ -266,6 +308,7 @@ def main():
     add_qwen3()
     add_deepseek()
     add_others()
+    add_held_out()
     checkout, folder, *patterns = sys.argv[1:]
     add_tests(checkout)
     if patterns == ["--table"]:

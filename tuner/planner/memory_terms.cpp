@@ -21,6 +21,8 @@ bool is_gqa(S s, K) { return s.kind.mixer == Mixer::gqa; }
 bool is_mla(S s, K) { return s.kind.mixer == Mixer::mla; }
 bool is_attention(S s, K k) { return is_gqa(s, k) || is_mla(s, k); }
 bool mixes(S s, K) { return s.kind.mixer != Mixer::none; }
+/// Norm and projection are one module where the projection follows at once.
+bool has_norm_in_projections(S s, K k) { return mixes(s, k) && !is_mla(s, k); }
 bool is_moe(S s, K) { return s.kind.feed_forward == FeedForward::moe; }
 bool is_dense(S s, K) { return s.kind.feed_forward == FeedForward::dense; }
 bool has_feed_forward(S s, K) { return s.kind.feed_forward != FeedForward::none; }
@@ -181,8 +183,7 @@ constexpr auto kMeasured = Evidence::measured;
 constexpr auto kAssumed = Evidence::assumed;
 
 const SavedTerm kTerms[] = {
-    // Norm and projection are one module where the projection follows at once. What is offloaded of
-    // a module is what it is given.
+    // What is offloaded of a module is what it is given.
     {"input of the mixer's norm",
      kMeasured,
      is_mla,
@@ -192,14 +193,14 @@ const SavedTerm kTerms[] = {
      {Offload::attn_norm}},
     {"input of the norm in the projections",
      kMeasured,
-     [](S s, K k) { return mixes(s, k) && !is_mla(s, k); },
+     has_norm_in_projections,
      norm_input,
      kFullOnly,
      nullptr,
      {Offload::qkv_linear}},
     {"input of the projections",
      kMeasured,
-     [](S s, K k) { return mixes(s, k) && !is_mla(s, k); },
+     has_norm_in_projections,
      mixer_input,
      kFullOnly,
      nullptr,

@@ -138,6 +138,16 @@ BOOST_AUTO_TEST_CASE(all_work_is_in_parts_of_equal_size) {
   BOOST_TEST(parts_of_ranks({}, {}, {0, 7}).empty());
 }
 
+BOOST_AUTO_TEST_CASE(parts_of_many_ranks_are_bounded_together) {
+  std::vector<ImportedTrace> traces;
+  const int each = static_cast<int>(kFewestPartOps);
+  const size_t num_ranks = kMostPartOps / kFewestPartOps + 2;
+  for (size_t rank = 0; rank < num_ranks; ++rank) traces.push_back(Rank(0).kernels(each).finish());
+  const auto parts = parts_of_ranks(traces, {}, {0, 10'000});
+  const std::vector<size_t> halves(2, kFewestPartOps / 2);
+  BOOST_TEST(sizes_of(traces.back(), parts.back()) == halves, boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(without_launches_there_are_no_parts) {
   std::vector<ImportedTrace> traces;
   traces.push_back(Rank(0).kernels(40'000).finish());

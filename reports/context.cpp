@@ -276,7 +276,11 @@ Context read_context(const store::Store& store, int64_t sweep_id, const std::str
   context.baseline = position_of(context.sweep.baseline_trial);
   context.first_fit = position_of(context.sweep.first_fit_trial);
   context.final_run = context.shown;
+  std::vector<const TrialRow*> rows;
+  for (const TrialRow& row : context.trials) rows.push_back(&row);
+  context.waits_for_tell = waits_for_tell(store, context.sweep, rows);
   if (const TrialRow* shown = context.at(context.shown)) {
+    context.engine_run = engine_run_of(store, *shown);
     context.traced = context.shown;
     const std::set<int64_t> traced = traced_trials(store);
     const auto has_trace = [&](const TrialRow& row) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "profiler/store/store.h"
+#include "reports/engine_trial.h"
 #include "reports/hunts.h"
 
 namespace moetune::reports {
@@ -38,6 +39,8 @@ struct Context {
   std::set<int64_t> kept;                   ///< trials that a decision has kept
   /// ReportOptions::flags of the trial that is shown in the verdict.
   std::string flags;
+  EngineRun engine_run;         ///< of the same trial
+  bool waits_for_tell = false;  ///< the sweep is not running, and somebody else runs its trials
   /// Knobs that do not have the same value in all trials, in the knob table's order.
   std::vector<std::string> varying_knobs;
 

@@ -17,6 +17,7 @@
 
 #include "kernels/base/step_parts.h"
 #include "profiler/store/untrusted_json.h"
+#include "reports/decision_changes.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
@@ -216,6 +217,30 @@ std::string range_words(const nlohmann::json& verdict, base::Wall wall) {
                      num_steps);
 }
 
+/// A kept change starts from what was compared. Where that was not traced, another run of the same
+/// configuration was: the last one by which a wall was seen.
+const store::TrialRow* looked_at(const Context& context, const TracedMetrics& metrics,
+                                 const store::DecisionRow& change) {
+  if (metrics.ceilings().contains(*change.baseline_trial_id)) {
+    return context.by_id(*change.baseline_trial_id);
+  }
+  const store::TrialRow* look = nullptr;
+  for (const store::DecisionRow& decision : context.decisions) {
+    const bool is_look = decision.kind == store::DecisionKind::wall && decision.trial_id &&
+                         decision.baseline_trial_id == change.baseline_trial_id &&
+                         metrics.ceilings().contains(*decision.trial_id);
+    if (is_look && decision.ordinal < change.ordinal) look = context.by_id(*decision.trial_id);
+  }
+  return look;
+}
+
+/// Of the step, and as gains are: "74.6 % of the step, +293.3 %".
+std::string ceiling_text(double gain_ratio) {
+  if (!(gain_ratio > -1)) return signed_percent(gain_ratio);
+  return fmt::format("{} of the step, {}", percent_of(gain_ratio, 1 + gain_ratio),
+                     signed_percent(gain_ratio));
+}
+
 std::string ceilings_table(const Context& context, const TracedMetrics& metrics) {
   using base::Wall;
   const nlohmann::json verdict = store::parse_untrusted(metrics.verdict());
@@ -238,18 +263,19 @@ std::string ceilings_table(const Context& context, const TracedMetrics& metrics)
         !decision.baseline_trial_id || !decision.gain_ratio) {
       continue;
     }
-    const auto ceiling = metrics.ceilings().find(*decision.baseline_trial_id);
+    const store::TrialRow* look = looked_at(context, metrics, decision);
     const store::TrialRow* trial = context.by_id(*decision.trial_id);
     const store::TrialRow* before = context.by_id(*decision.baseline_trial_id);
-    if (ceiling == metrics.ceilings().end() || trial == nullptr || before == nullptr) continue;
+    if (look == nullptr || trial == nullptr || before == nullptr) continue;
     if (++num > kMostKept) break;
-    rows = fmt::format(
-               "<tr><td>{} → {}</td><td>{}</td><td>{}</td><td class=\"num\">{}</td><td "
-               "class=\"num\">{}</td></tr>\n",
-               trial_link(before->ordinal), trial_link(trial->ordinal), wall_badge(before->wall),
-               breakable(shortened(decision.knob.empty() ? decision.remedy : decision.knob, 120)),
-               signed_percent(ceiling->second), signed_percent(*decision.gain_ratio)) +
-           rows;
+    rows =
+        fmt::format(
+            "<tr><td>{} → {}</td><td>{}</td><td>{}</td><td class=\"num\">{}</td><td "
+            "class=\"num\">{}</td></tr>\n",
+            trial_link(before->ordinal), trial_link(trial->ordinal), wall_badge(look->wall),
+            breakable(shortened(changed_names(decision), 120)),
+            ceiling_text(metrics.ceilings().at(look->id)), signed_percent(*decision.gain_ratio)) +
+        rows;
   }
   if (walls.empty() && rows.empty()) return "";
   std::string html = "<h3>Ceilings, and what was gained</h3>\n";
@@ -261,8 +287,9 @@ std::string ceilings_table(const Context& context, const TracedMetrics& metrics)
          "class=\"num\">gained</th></tr></thead><tbody>\n" +
          rows +
          "</tbody></table></div>\n<p class=\"note\">A ceiling is what the trial before would have "
-         "gained without all causes of its wall, by a replay of its traced steps: a bound for "
-         "remedies of that wall, never a forecast. A change that moves other time too may gain "
+         "gained without all causes of its wall, by a replay of its traced steps: so much of the "
+         "step, and by so much faster. It is a bound for remedies of that wall, never a forecast. "
+         "A change that moves other time too may gain "
          "more.</p>\n";
 }
 

@@ -10,6 +10,7 @@
 
 #include "kernels/base/units.h"
 #include "reports/device_account.h"
+#include "reports/engine_trial.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
@@ -31,17 +32,25 @@ struct Rank {
 
 struct MemoryTrial {
   int64_t ordinal = 0;
+  bool is_foreign = false;  ///< run by somebody else's engine
   std::map<int64_t, Rank> ranks;
 };
 
-std::map<int64_t, MemoryTrial> memory_trials(const Rows& rows) {
+std::map<int64_t, MemoryTrial> memory_trials(const SectionInput& input) {
+  const Rows& rows = input.rows;
   std::map<int64_t, MemoryTrial> trials;
   for (size_t i = 0; i < rows.size(); ++i) {
-    MemoryTrial& trial = trials[rows.integer(i, "trial_id").value_or(0)];
+    const int64_t id = rows.integer(i, "trial_id").value_or(0);
+    const auto [found, is_first] = trials.try_emplace(id);
+    MemoryTrial& trial = found->second;
+    if (is_first) {
+      const store::TrialRow* row = input.context.by_id(id);
+      trial.is_foreign = row != nullptr && is_of_another_engine(*row);
+    }
     trial.ordinal = rows.integer(i, "ordinal").value_or(0);
     Rank& rank = trial.ranks[rows.integer(i, "rank").value_or(0)];
     const std::string group = rows.text(i, "memory_group");
-    rank.measured[group] = rows.integer(i, "bytes");
+    rank.measured[group] = known_bytes(trial.is_foreign, rows.integer(i, "bytes"));
     rank.predicted[group] = rows.integer(i, "predicted_bytes");
     if (group == "total") {
       rank.peak_allocation = rows.text(i, "peak_allocation");
@@ -67,6 +76,22 @@ std::optional<int64_t> value_of(const std::map<std::string, std::optional<int64_
                                 const std::string& group) {
   const auto found = values.find(group);
   return found == values.end() ? std::nullopt : found->second;
+}
+
+/// Where nobody tells what a peak was made of, it is drawn as one part, and the table has no parts.
+constexpr const char* kWholePeak = "peak, its parts are not told";
+
+bool tells_parts(const std::map<int64_t, MemoryTrial>& trials,
+                 const std::vector<std::string>& groups) {
+  return std::ranges::any_of(trials, [&](const auto& trial) {
+    return !trial.second.is_foreign ||
+           std::ranges::any_of(trial.second.ranks, [&](const auto& rank) {
+             return std::ranges::any_of(groups, [&](const std::string& group) {
+               return value_of(rank.second.measured, group) ||
+                      value_of(rank.second.predicted, group);
+             });
+           });
+  });
 }
 
 json to_json(const std::map<std::string, std::optional<int64_t>>& values,
@@ -164,12 +189,21 @@ std::string accounts_of(const Context& context, const store::TrialRow* trial) {
 }  // namespace
 
 std::string render_memory(const SectionInput& input) {
-  const std::map<int64_t, MemoryTrial> trials = memory_trials(input.rows);
+  std::map<int64_t, MemoryTrial> trials = memory_trials(input);
   if (trials.empty()) {
     return "<p>No memory figures have been stored.</p>\n" +
            accounts_of(input.context, input.context.at(input.context.shown));
   }
-  const std::vector<std::string> groups = collect_groups(input.rows);
+  std::vector<std::string> groups = collect_groups(input.rows);
+  const bool has_parts = tells_parts(trials, groups);
+  if (!has_parts) {
+    groups = {kWholePeak};
+    for (auto& [id, trial] : trials) {
+      for (auto& [number, rank] : trial.ranks) {
+        rank.measured[kWholePeak] = value_of(rank.measured, "total");
+      }
+    }
+  }
   // The deep trial first: the verdict's, or the run with the same knobs that was traced.
   int64_t shown = trials.rbegin()->first;
   for (const int position : {input.context.traced, input.context.shown}) {
@@ -193,11 +227,13 @@ std::string render_memory(const SectionInput& input) {
   }
   return shown_note(input.context, kMostDeep) +
          figure("memory",
-                "Stacked bars per rank: left measured, right (hatched, paler) predicted. The line "
-                "is the capacity "
-                "of a device.",
+                has_parts
+                    ? "Stacked bars per rank: left measured, right (hatched, paler) predicted. "
+                      "The line is the capacity of a device."
+                    : "A bar per rank: the peak that was logged. Neither its parts nor, where "
+                      "there is no line, the capacity of a device are known.",
                 "<label>Trial <select data-memory>" + options + "</select></label>",
-                table_of(trials.at(shown), groups)) +
+                table_of(trials.at(shown), has_parts ? groups : std::vector<std::string>())) +
          accounts_of(input.context, input.context.by_id(shown)) + json_element("data-memory", data);
 }
 

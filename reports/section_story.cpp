@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/base/search_words.h"
+#include "reports/decision_changes.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/sections.h"
@@ -59,14 +60,13 @@ DecisionKind kind_of(const Rows& rows, size_t row) {
   return base::decision_kind_of(rows.text(row, "kind"));
 }
 
-std::string change_text(const Rows& rows, size_t row) {
-  const std::string knob = rows.text(row, "knob");
-  if (knob.empty()) {
-    return rows.text(row, "remedy");
-  }
-  const std::string before = rows.text(row, "value_before");
-  return fmt::format("{} {} → {}", knob, before.empty() ? "–" : before,
-                     rows.text(row, "value_after"));
+// As the store has read it: with its evidence, of which a query would fail where it is no JSON.
+std::string change_in(const Context& context, const Rows& rows, size_t row) {
+  const int64_t ordinal = rows.integer(row, "ordinal").value_or(0);
+  const auto found =
+      std::ranges::lower_bound(context.decisions, ordinal, {}, &store::DecisionRow::ordinal);
+  const bool is_known = found != context.decisions.end() && found->ordinal == ordinal;
+  return is_known ? change_text(*found) : "";
 }
 
 // Where a decision belongs: it opens a cell, or goes on with the last one.
@@ -96,12 +96,12 @@ Stay& stay_for(std::vector<Stay>& stays, const Rows& rows, size_t i) {
   return (names_wall && is_other) || stays.empty() ? open(StayKind::wall, wall) : stays.back();
 }
 
-void add_kept(Stay& stay, const Rows& rows, size_t i) {
+void add_kept(Stay& stay, const Context& context, const Rows& rows, size_t i) {
   // A layout is spelled out in full: here the new one is enough.
   const bool is_long = rows.text(i, "value_before").size() > 40;
   const std::string what =
       is_long ? fmt::format("{} → {}", rows.text(i, "knob"), rows.text(i, "value_after"))
-              : change_text(rows, i);
+              : change_in(context, rows, i);
   std::optional<double> gain = rows.real(i, "gain_ratio");
   const auto before = rows.integer(i, "baseline_step_ns");
   if (gain == 0.0 || !before) {
@@ -117,7 +117,7 @@ void add_kept(Stay& stay, const Rows& rows, size_t i) {
   }
 }
 
-std::vector<Stay> collect_stays(const Rows& rows) {
+std::vector<Stay> collect_stays(const Context& context, const Rows& rows) {
   std::vector<Stay> stays;
   for (size_t i = 0; i < rows.size(); ++i) {
     const DecisionKind kind = kind_of(rows, i);
@@ -138,7 +138,7 @@ std::vector<Stay> collect_stays(const Rows& rows) {
         stay.step_after_ns = rows.integer(i, "trial_step_ns");
       }
     } else if (kind == DecisionKind::kept) {
-      add_kept(stay, rows, i);
+      add_kept(stay, context, rows, i);
     } else if (kind == DecisionKind::rejected) {
       ++stay.num_rejected;
     } else if (kind == DecisionKind::undecided) {
@@ -241,7 +241,7 @@ std::string render_strip(const std::vector<Stay>& stays) {
   return html + "</ol>\n";
 }
 
-std::string render_decision(const Rows& rows, size_t i) {
+std::string render_decision(const Context& context, const Rows& rows, size_t i) {
   const std::optional<int64_t> trial = rows.integer(i, "trial_ordinal");
   const std::optional<double> gain = rows.real(i, "gain_ratio");
   const std::optional<double> noise = rows.real(i, "noise_ratio");
@@ -257,7 +257,7 @@ std::string render_decision(const Rows& rows, size_t i) {
       "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
       "<td class=\"num\">{}</td><td class=\"num\">{}</td></tr>\n",
       trial ? trial_link(*trial) : "–", kind_badge(name_of(kind)), wall_badge(rows.text(i, "wall")),
-      escape(rows.text(i, "text")), escape_or_dash(change_text(rows, i)),
+      escape(rows.text(i, "text")), escape_or_dash(change_in(context, rows, i)),
       is_judged && gain ? signed_percent(*gain) + interval : "–",
       is_judged && noise && *noise > 0 ? fmt::format("{:.2f} %", 100 * *noise) : "–");
 }
@@ -281,14 +281,15 @@ std::vector<size_t> shown_decisions(const Rows& rows) {
   return order;
 }
 
-std::string render_phase(const Rows& rows, const std::vector<size_t>& shown, Phase phase,
+std::string render_phase(const SectionInput& input, const std::vector<size_t>& shown, Phase phase,
                          std::string_view title) {
+  const Rows& rows = input.rows;
   std::string body;
   int count = 0;
   const size_t column = rows.column("phase");
   for (const size_t i : shown) {
     if (rows.text(i, column) == name_of(phase)) {
-      body += render_decision(rows, i);
+      body += render_decision(input.context, rows, i);
       ++count;
     }
   }
@@ -307,7 +308,7 @@ std::string render_story(const SectionInput& input) {
     return "<p>No decision has been stored.</p>\n";
   }
   std::string html;
-  const std::vector<Stay> stays = collect_stays(input.rows);
+  const std::vector<Stay> stays = collect_stays(input.context, input.rows);
   if (!stays.empty()) {
     html += render_strip(stays);
   }
@@ -323,7 +324,7 @@ std::string render_story(const SectionInput& input) {
           : fmt::format("{} of {} decisions: what was seen and kept, and the latest", shown.size(),
                         input.rows.size()));
   for (const auto& [phase, title] : kPhaseTitles) {
-    html += render_phase(input.rows, shown, phase, title);
+    html += render_phase(input, shown, phase, title);
   }
   return html + "</table></div>\n</details>\n";
 }

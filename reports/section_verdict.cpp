@@ -9,6 +9,7 @@
 
 #include "profiler/store/untrusted_json.h"
 #include "profiler/store/verdict.h"
+#include "reports/engine_boxes.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/local_paths.h"
@@ -312,10 +313,12 @@ std::string render_verdict(const SectionInput& input) {
   if (context.sweep.status != store::SearchStatus::done) {
     html += fmt::format(
         "<p class=\"notice\">This sweep is <strong>{}</strong>{}: what follows is what it had "
-        "stored so far. The same command resumes it; while it runs with --report, load this page "
-        "again.</p>\n",
-        name_of(context.sweep.status),
-        trial == nullptr || failure.empty() ? "" : fmt::format(" ({})", failure));
+        "stored so far. {}</p>\n",
+        context.waits_for_tell ? "waiting for tell" : name_of(context.sweep.status),
+        trial == nullptr || failure.empty() ? "" : fmt::format(" ({})", failure),
+        context.waits_for_tell
+            ? "<code>moetune sweep --dry-run</code> names the command that somebody has to run."
+            : "The same command resumes it; while it runs with --report, load this page again.");
   }
   if (trial == nullptr) {
     return html +
@@ -333,14 +336,17 @@ std::string render_verdict(const SectionInput& input) {
                         typed_command(context.sweep.command_line).command);
   }
   const std::string name = context.name_of(*trial);
-  html += (context.flags.empty()
-               ? ""
-               : copy_box("copy-flags", capitalised(name) + " as flags for Megatron-LM",
-                          context.flags));
+  const bool is_foreign = is_of_another_engine(*trial);
+  const std::string flags =
+      is_foreign ? engine_settings_box(*trial, capitalised(name))
+      : context.flags.empty()
+          ? ""
+          : copy_box("copy-flags", capitalised(name) + " as flags for Megatron-LM", context.flags);
   // On paper the flags tell them.
   const std::string knobs = copy_box("copy-knobs", "Knobs of " + name, knobs_json(*trial));
-  html += context.flags.empty() ? knobs : "<div class=\"on-screen\">\n" + knobs + "</div>\n";
-  html += "</div>\n<div>\n" + changes_table(context, *trial) + trial_box(context, *trial);
+  html += flags + (flags.empty() ? knobs : "<div class=\"on-screen\">\n" + knobs + "</div>\n");
+  html += "</div>\n<div>\n" + changes_table(context, *trial) +
+          (is_foreign ? engine_command_box(context, *trial) : trial_box(context, *trial));
   return html + "</div>\n</div>\n";
 }
 

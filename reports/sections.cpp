@@ -117,11 +117,16 @@ std::string command_box(std::string_view id, std::string_view title, const std::
   // Neither is it copied by hand as more than the one line that is seen.
   std::ranges::replace_if(
       line, [](char c) { return c == '\n' || c == '\t'; }, '\x7f');
+  return shown_box(id, title, line) +
+         "<p class=\"note\">The stored command holds control characters, shown here as �: no shell "
+         "should be given it.</p>\n";
+}
+
+std::string shown_box(std::string_view id, std::string_view title, const std::string& text) {
   return fmt::format(
       "<div class=\"copy\"><div class=\"copy-head\"><span>{}</span></div><pre id=\"{}\" "
-      "tabindex=\"0\">{}</pre></div>\n<p class=\"note\">The stored command holds control "
-      "characters, shown here as �: no shell should be given it.</p>\n",
-      title, id, escape(line));
+      "tabindex=\"0\">{}</pre></div>\n",
+      title, id, escape(text));
 }
 
 std::string shown_note(const Context& context, size_t most) {

@@ -64,6 +64,9 @@ std::string copy_box(std::string_view id, std::string_view title, const std::str
 /// is a plain line (html.h).
 std::string command_box(std::string_view id, std::string_view title, const std::string& command);
 
+/// A text that is only to be read: the same without a button.
+std::string shown_box(std::string_view id, std::string_view title, const std::string& text);
+
 /// HTML note that only `most` trials are shown; empty if that is all of them.
 std::string shown_note(const Context& context, size_t most);
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "profiler/store/verdict.h"
+#include "reports/decision_changes.h"
 #include "reports/format.h"
 #include "reports/html.h"
 #include "reports/trial_table.h"
@@ -115,11 +116,8 @@ std::vector<GainedRemedy> kept_remedies(const Context& context) {
         decision.kind == DecisionKind::kept && decision.phase != name_of(Phase::validate);
     if (!is_step || !decision.gain_ratio || before == nullptr || !before->step_ns) continue;
     const std::string link = link_of(context, decision.trial_id);
-    std::string what =
-        decision.knob == "layout" || decision.knob.empty()
-            ? decision.remedy
-            : fmt::format("{} {} → {}", decision.knob, decision.value_before, decision.value_after);
-    if (decision.knob == "layout") what = layout_change(context, decision, *before);
+    std::string what = decision.knob == "layout" ? layout_change(context, decision, *before)
+                                                 : change_text(decision);
     what = breakable(shortened(what, kMostChangeBytes));
     remedies.push_back({link.empty() ? what : what + " (" + link + ")", *decision.gain_ratio,
                         interval_of(decision)});

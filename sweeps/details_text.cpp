@@ -11,6 +11,7 @@
 #include "profiler/store/untrusted_json.h"
 #include "profiler/store/verdict.h"
 #include "reports/device_account.h"
+#include "reports/engine_trial.h"
 #include "sweeps/analyse.h"
 #include "sweeps/listing.h"
 #include "sweeps/stored_flags.h"
@@ -111,7 +112,8 @@ std::string measurements_text(const SweepView& view, const store::TrialRow& tria
 }
 
 /// One line per rank: what it peaked at, and what the peak was made of.
-std::string memory_text(const std::vector<store::MemoryRow>& rows, std::optional<size_t> width) {
+std::string memory_text(std::vector<store::MemoryRow> rows, bool is_foreign,
+                        std::optional<size_t> width) {
   if (rows.empty()) return {};
   std::vector<TextTable::Column> columns = {{"  rank", Align::right},
                                             {"peak", Align::right},
@@ -124,7 +126,10 @@ std::string memory_text(const std::vector<store::MemoryRow>& rows, std::optional
   }
   columns.push_back({"set by"});
   std::map<int, std::map<std::string, store::MemoryRow>> ranks;
-  for (const store::MemoryRow& row : rows) ranks[row.rank][row.group] = row;
+  for (store::MemoryRow& row : rows) {
+    row.bytes = reports::known_bytes(is_foreign, row.bytes);
+    ranks[row.rank][row.group] = row;
+  }
   TextTable table(columns);
   for (auto& [rank, by_group] : ranks) {
     const store::MemoryRow& total = by_group["total"];
@@ -204,6 +209,19 @@ std::string cut_lines(const std::string& text, std::optional<size_t> width) {
   return cut;
 }
 
+/// Of somebody else's engine: what differs from the user's command, and the whole command.
+std::string engine_text(const store::Store& store, const store::TrialRow& trial) {
+  const auto changes = reports::engine_changes(trial);
+  if (!changes) return {};
+  std::string lines;
+  for (const std::string& change : *changes) lines += fmt::format("  {}\n", one_line(change));
+  const reports::EngineRun run = reports::engine_run_of(store, trial);
+  const std::string place = run.folder.empty() ? "" : fmt::format(", in {}", one_line(run.folder));
+  return section("Settings that differ from your command", lines.empty() ? "  none\n" : lines) +
+         section("Command" + place,
+                 run.command.empty() ? "" : fmt::format("  {}\n", one_line(run.command)));
+}
+
 /// What became of the graphs of a trial on a GPU, all ranks together.
 std::string graphs_text(const std::vector<store::MetricRow>& rows) {
   std::map<std::string, double> sums;
@@ -241,6 +259,7 @@ std::string trial_details_text(const store::Store& store, const store::TrialRow&
     knobs += fmt::format("  {:<36} {}\n", knob.name, one_line(knob.value));
   }
   const std::vector<store::NamedText> texts = store.read_texts(trial.id);
+  const bool is_foreign = reports::is_of_another_engine(trial);
   std::string told;
   for (const store::DecisionRow& decision : store.read_decisions(trial.sweep_id)) {
     if (decision.trial_id == trial.id) {
@@ -249,18 +268,22 @@ std::string trial_details_text(const store::Store& store, const store::TrialRow&
   }
   std::string log;
   for (const store::NamedText& entry : texts) {
+    const bool is_told_above = is_foreign && entry.name == reports::kCommandText;
+    if (is_told_above) continue;
     if (entry.name == "command" || entry.name == "stderr" || entry.name == "device_kernels") {
       log += fmt::format("  {}: {}\n", entry.name, one_line(entry.value));
     }
   }
   text += section("Knobs", knobs);
   // Whole on every terminal: it is there to be copied.
-  const std::string flags = section("Megatron-LM flags", indented(flags_block(trial)));
+  const std::string flags = is_foreign ? engine_text(store, trial)
+                                       : section("Megatron-LM flags", indented(flags_block(trial)));
   std::string rest = section("Measurements", measurements_text(view, trial, width));
   rest += section("Decisions", told);
   rest += section("Notes", notes_text(texts, width));
   rest += section("Wall", wall_text(texts, width));
-  rest += section("Memory at the peak", memory_text(store.read_memory(trial.id), width));
+  rest +=
+      section("Memory at the peak", memory_text(store.read_memory(trial.id), is_foreign, width));
   rest += section("Memory of the device", device_memory_text(texts, width));
   rest += section("Trace", trace_text(texts, width));
   const std::vector<store::MetricRow> metrics = store.read_metrics(trial.id);

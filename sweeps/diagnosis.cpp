@@ -79,17 +79,6 @@ std::vector<double> step_times_s(const ImportedTrace& trace,
   return is_longer ? on_device : on_host;
 }
 
-/// Median over all ranks.
-std::optional<double> step_time_s(const Diagnosis& diagnosis) {
-  std::vector<double> seconds;
-  for (size_t i = 0; i < diagnosis.traces.size(); ++i) {
-    const std::vector<double> own = step_times_s(diagnosis.traces[i], diagnosis.windows[i]);
-    seconds.insert(seconds.end(), own.begin(), own.end());
-  }
-  if (seconds.empty()) return std::nullopt;
-  return profiler::median(std::move(seconds));
-}
-
 /// Of the run, what its traces know.
 json run_json(const Diagnosis& diagnosis) {
   const std::vector<ImportedTrace>& traces = diagnosis.traces;
@@ -377,6 +366,16 @@ json to_json(const Diagnosis& diagnosis) {
           {"remedies", json::array()}};
 }
 
+std::optional<double> step_time_s(const Diagnosis& diagnosis) {
+  std::vector<double> seconds;
+  for (size_t i = 0; i < diagnosis.traces.size(); ++i) {
+    const std::vector<double> own = step_times_s(diagnosis.traces[i], diagnosis.windows[i]);
+    seconds.insert(seconds.end(), own.begin(), own.end());
+  }
+  if (seconds.empty()) return std::nullopt;
+  return profiler::median(std::move(seconds));
+}
+
 std::string rank_text(const ImportedTrace& trace) {
   return trace.facts.rank ? fmt::format("{}", *trace.facts.rank) : "?";
 }
@@ -396,7 +395,7 @@ std::vector<std::string> trace_notes(const Diagnosis& diagnosis) {
   std::set<std::string> told;  // a file of several ranks says the same of each
   for (const ImportedTrace& trace : diagnosis.traces) {
     for (const std::string& note : notes_of(trace)) {
-      std::string line = fmt::format("{} {}", one_line(trace.facts.file), one_line(note));
+      std::string line = fmt::format("{}: {}", one_line(trace.facts.file), one_line(note));
       if (told.insert(line).second) notes.push_back(std::move(line));
     }
   }
@@ -421,9 +420,24 @@ std::vector<std::string> evidence_texts(const profiler::ImportedWall& wall) {
   return texts;
 }
 
-std::string wall_text(const profiler::ImportedWall& wall) {
-  std::string text = "wall: " + one_line(wall.summary) + "\n";
-  for (const std::string& line : evidence_texts(wall)) text += fmt::format("  {}\n", line);
+std::vector<std::string> evidence_texts(const Diagnosis& diagnosis) {
+  std::vector<std::string> texts = evidence_texts(diagnosis.wall);
+  size_t num_steps = 0;
+  for (const ImportedTrace& trace : diagnosis.traces) {
+    num_steps = std::max(num_steps, trace.steps.size());
+  }
+  for (size_t i = 0; i < texts.size(); ++i) {
+    // The first of several sums; those behind it are of the same time.
+    if (diagnosis.wall.evidence[i].name != "comm_volume_ns") continue;
+    texts[i] += num_steps > 1 ? fmt::format(", over all {} steps", num_steps)
+                              : std::string(", over all that was judged");
+  }
+  return texts;
+}
+
+std::string wall_text(const Diagnosis& diagnosis) {
+  std::string text = "wall: " + one_line(diagnosis.wall.summary) + "\n";
+  for (const std::string& line : evidence_texts(diagnosis)) text += fmt::format("  {}\n", line);
   return text;
 }
 

@@ -56,14 +56,18 @@ std::vector<ShownWindow> shown_windows(const Diagnosis& diagnosis);
 std::string rank_text(const profiler::ImportedTrace& trace);
 /// Sentences on what the traces lack, each once, prefixed with its file.
 std::vector<std::string> trace_notes(const Diagnosis& diagnosis);
+/// From step to step, the median over all ranks; none where no trace has two steps.
+std::optional<double> step_time_s(const Diagnosis& diagnosis);
 /// The evidence of a wall, a sentence each.
 std::vector<std::string> evidence_texts(const profiler::ImportedWall& wall);
+/// The same, with the steps that sums of time are over.
+std::vector<std::string> evidence_texts(const Diagnosis& diagnosis);
 
 nlohmann::json to_json(const Diagnosis& diagnosis);
 /// `width`: of the terminal, empty where it is none.
 /// The windows, and what the traces lack.
 std::string windows_text(const Diagnosis& diagnosis, std::optional<size_t> width);
 /// The wall with its evidence.
-std::string wall_text(const profiler::ImportedWall& wall);
+std::string wall_text(const Diagnosis& diagnosis);
 
 }  // namespace moetune::sweeps

@@ -9,7 +9,7 @@
 
 #include "engine/spec/knobs.h"
 #include "kernels/base/error.h"
-#include "sweeps/adapters/engine_sweep.h"
+#include "reports/engine_trial.h"
 #include "tuner/judgement.h"
 
 namespace moetune::sweeps {
@@ -32,7 +32,7 @@ std::vector<KnobChange> knob_changes(const store::TrialRow& before, const store:
     const auto was = std::ranges::find(before.knobs, knob.name, &store::NamedText::name);
     if (was == before.knobs.end()) {
       // A setting of another engine is stored where it was set.
-      if (is_of_another_engine(after)) changes.push_back({knob.name, "unset", knob.value});
+      if (reports::is_of_another_engine(after)) changes.push_back({knob.name, "unset", knob.value});
       continue;
     }
     if (was->value == knob.value) continue;
@@ -58,7 +58,7 @@ std::string values_text(const std::vector<KnobChange>& changes) {
 }
 
 std::string configuration_text(const store::TrialRow& trial) {
-  if (is_of_another_engine(trial)) {
+  if (reports::is_of_another_engine(trial)) {
     std::vector<std::string> parts;
     for (const store::NamedText& knob : trial.knobs) {
       parts.push_back(fmt::format("{} {}", knob.name, knob.value));

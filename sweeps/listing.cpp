@@ -12,6 +12,7 @@
 #include "profiler/store/metrics.h"
 #include "profiler/store/untrusted_json.h"
 #include "reports/device_account.h"
+#include "reports/engine_trial.h"
 #include "reports/or_null.h"
 #include "sweeps/analyse.h"
 #include "sweeps/knob_changes.h"
@@ -120,6 +121,8 @@ json trial_details_json(const store::Store& store, const store::TrialRow& trial)
   const std::optional<spec::MegatronFlags> flags = flags_of(trial);
   document["megatron_flags"] = flags ? json(spec::words_of(*flags)) : json(nullptr);
   document["megatron_notes"] = flags ? json(flags->notes) : json(nullptr);
+  const std::optional<std::vector<std::string>> changes = reports::engine_changes(trial);
+  document["engine_settings"] = changes ? json(*changes) : json(nullptr);
   document["step_ns_low"] = or_null(trial.step_ns_low);
   document["step_ns_high"] = or_null(trial.step_ns_high);
   document["started_at"] = text_or_null(trial.started_at);
@@ -157,7 +160,7 @@ json trial_details_json(const store::Store& store, const store::TrialRow& trial)
   for (const store::MemoryRow& row : store.read_memory(trial.id)) {
     memory.push_back({{"rank", row.rank},
                       {"group", row.group},
-                      {"bytes", or_null(row.bytes)},
+                      {"bytes", or_null(reports::known_bytes(changes.has_value(), row.bytes))},
                       {"predicted_bytes", or_null(row.predicted_bytes)},
                       {"peak_allocation", text_or_null(row.peak_allocation)}});
   }

@@ -22,17 +22,17 @@ using plan::Verb;
 bool has_group(Verb verb) { return verb == Verb::comm || verb == Verb::send || verb == Verb::recv; }
 
 nlohmann::ordered_json to_json(const ListedInstr& listed) {
-  using json = nlohmann::ordered_json;
+  using Value = nlohmann::ordered_json;
   const plan::Instr& instr = *listed.instr;
   const bool has_op = instr.op != plan::Op::count;
   return {{"verb", plan::name_of(instr.verb)},
-          {"op", has_op ? json(plan::op_row(instr.op).name) : json()},
+          {"op", has_op ? Value(plan::op_row(instr.op).name) : Value()},
           {"pass", plan::name_of(instr.pass)},
           {"layer", listed.item->layer},
           {"micro_batch", listed.item->micro_batch},
           {"chunk", instr.chunk},
           {"stream", plan::name_of(instr.stream)},
-          {"group", has_group(instr.verb) ? json(plan::name_of(instr.group)) : json()},
+          {"group", has_group(instr.verb) ? Value(plan::name_of(instr.group)) : Value()},
           {"flops", listed.cost.flops},
           {"bytes", listed.cost.bytes},
           {"waits", listed.waits_for}};

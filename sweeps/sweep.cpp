@@ -135,7 +135,6 @@ void SweepLoop::run_until_stopped(tuner::Strategy& strategy) {
     if (is_left_to_others(*request)) {
       summary_.status = SearchStatus::interrupted;
       summary_.next = *request;
-      summary_.next_why = last_decision_;
       return;
     }
     const std::optional<TrialOutcome> outcome =

@@ -52,7 +52,6 @@ struct SweepSummary {
   int64_t num_tried = 0;  ///< of these, those of configurations: the reference is none
   std::string best_hash;
   std::optional<tuner::TrialRequest> next;  ///< the next trial, which max_new_runs did not allow
-  std::string next_why;                     ///< text of the last decision before it; may be empty
 };
 
 class SweepLoop {

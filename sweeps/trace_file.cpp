@@ -22,7 +22,7 @@
 #include "profiler/import/step_traces.h"
 #include "profiler/import/trace_files.h"
 #include "profiler/store/db.h"
-#include "sweeps/adapters/engine_sweep.h"
+#include "reports/engine_trial.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -95,7 +95,7 @@ bool write_trace_file(const store::Store& store, const store::TrialRow& trial,
   std::vector<profiler::StepTrace> traces = store.read_trace(trial.id);
   if (!has_records(traces)) return false;
   profiler::TimelineOptions timeline;
-  if (!is_of_another_engine(trial)) {
+  if (!reports::is_of_another_engine(trial)) {
     timeline = own_streams();
     // Older databases have records without them.
     const profiler::CommunicatorKeys communicators = communicators_of(trial);

@@ -9,7 +9,7 @@
 
 #include "kernels/base/units.h"
 #include "profiler/store/verdict.h"
-#include "sweeps/adapters/engine_sweep.h"
+#include "reports/engine_trial.h"
 #include "sweeps/knob_changes.h"
 #include "sweeps/listing.h"
 #include "sweeps/table.h"
@@ -50,7 +50,7 @@ bool has_several(const std::vector<TrialLine>& lines, Get get) {
 
 /// Of another engine what its command was given besides: its knobs hold what nobody has said, too.
 std::string first_fit_text(const store::TrialRow& trial) {
-  const auto changes = stored_changes(trial);
+  const auto changes = reports::engine_changes(trial);
   if (!changes) return configuration_text(trial);
   if (changes->empty()) return "your command as it is";
   return fmt::format("your command with {}", fmt::join(*changes, ", "));

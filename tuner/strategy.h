@@ -85,6 +85,8 @@ struct TrialRequest {
   std::vector<std::pair<std::string, std::string>> settings{};
   std::string stored_spec{};  ///< JSON of that run, as it is stored in place of the spec's
   bool is_profiled = false;   ///< run to be looked into, not to be judged by its time
+  /// Sentences for people who run it by hand: why it is what comes next; empty: nobody asks.
+  std::string why{};
 };
 
 /// What became of a request, as measured (or as stored by an earlier run of the same sweep). Of a

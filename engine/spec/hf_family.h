@@ -104,6 +104,10 @@ struct Family {
   double eps = 1e-6;
   int64_t max_positions = 32768;
   int64_t window = 0;  ///< 0: none
+  /// Of sizes that a config.json has to say and a row of measured runs may leave out, as the
+  /// reference has them; -1: none is taken.
+  int64_t default_dense_layers = -1;    ///< first_k_dense_replace
+  int64_t default_shared_experts = -1;  ///< n_shared_experts
   std::span<const Spelling> spellings{};
   std::span<const Unknown> unknown{};
   /// What plans take otherwise than it is, as it is told; empty: nothing.
@@ -150,6 +154,9 @@ inline constexpr Spelling kDbrxSpellings[] = {
     {"num_experts", "moe_num_experts"},  {"num_experts_per_tok", "moe_top_k"},
     {"attention_dropout", "attn_pdrop"}, {"intermediate_size", "ffn_hidden_size"},
     {"hidden_dropout", "resid_pdrop"},   {"max_position_embeddings", "max_seq_len"}};
+inline constexpr Spelling kInternlmSpellings[] = {{"attention_bias", "bias"}};
+inline constexpr Spelling kStarcoderSpellings[] = {{"rms_norm_eps", "norm_epsilon"},
+                                                   {"hidden_dropout", "residual_dropout"}};
 inline constexpr Spelling kQwen2Spellings[] = {{"attention_bias", "qkv_bias"}};
 
 inline constexpr std::string_view kWideNorms =
@@ -190,6 +197,13 @@ constexpr Family deepseek(std::string_view name, bool has_router_bias, int64_t m
           .max_positions = max_positions};
 }
 
+/// Of a row that leaves them out.
+constexpr Family with_defaults(Family family, int64_t dense_layers, int64_t shared_experts) {
+  family.default_dense_layers = dense_layers;
+  family.default_shared_experts = shared_experts;
+  return family;
+}
+
 /// DeepSeek-V3.2 and GLM-5.
 constexpr Family deepseek_sparse(std::string_view name, int64_t max_positions, double eps) {
   Family family = deepseek(name, true, max_positions, eps);
@@ -221,6 +235,15 @@ constexpr Family qwen3_vl(std::string_view name, ExpertKeys experts) {
           .reads_norm_topk = false,
           .theta = 500000,
           .max_positions = 128000};
+}
+
+/// The text part of Qwen3-Omni's thinker.
+constexpr Family qwen3_omni(std::string_view name) {
+  return {.name = name,
+          .experts = ExpertKeys::qwen,
+          .has_qk_norm = true,
+          .normalizes_topk = true,
+          .assumed = "the encoders of images and sound and the talker are left out"};
 }
 
 /// Llama 4's text part: chunks of keys but in every fourth layer, whose positions are not turned.
@@ -311,8 +334,8 @@ inline constexpr std::array kFamilies = {
     detail::qwen_gdn("qwen3_5_moe_text", ExpertKeys::qwen),
     detail::qwen_gdn("qwen3_5", ExpertKeys::none),
     detail::qwen_gdn("qwen3_5_text", ExpertKeys::none),
-    detail::deepseek("deepseek_v2", false, 2048),
-    detail::deepseek("deepseek_v3", true, 4096),
+    detail::with_defaults(detail::deepseek("deepseek_v2", false, 2048), 0, 2),
+    detail::with_defaults(detail::deepseek("deepseek_v3", true, 4096), 3, 1),
     detail::deepseek("kimi_k2", true, 4096),
     detail::deepseek("glm4_moe_lite", true, 202752, 1e-5),
     detail::deepseek_sparse("deepseek_v32", 163840, 1e-6),
@@ -350,7 +373,9 @@ inline constexpr std::array kFamilies = {
            .normalizes_topk = true,
            .rotary_ratio = 0.5,
            .eps = 1e-5,
-           .max_positions = 131072},
+           .max_positions = 131072,
+           .default_dense_layers = 1,
+           .default_shared_experts = 1},
     detail::qwen3_vl("qwen3_vl_moe", ExpertKeys::qwen),
     detail::qwen3_vl("qwen3_vl_moe_text", ExpertKeys::qwen),
     detail::qwen3_vl("qwen3_vl", ExpertKeys::none),
@@ -377,6 +402,7 @@ inline constexpr std::array kFamilies = {
            .theta = 500000,
            .eps = 1e-5,
            .max_positions = 131072,
+           .default_shared_experts = 2,
            .spellings = detail::kErnieSpellings},
     detail::bailing("bailing_moe", false),
     detail::bailing("bailing_moe_v2", true),
@@ -437,6 +463,43 @@ inline constexpr std::array kFamilies = {
            .eps = 1e-5,
            .max_positions = 4096,
            .spellings = detail::kNemotronSpellings},
+    Family{.name = "internlm2", .theta = 1e6, .spellings = detail::kInternlmSpellings},
+    Family{.name = "Yi", .eps = 1e-5, .max_positions = 4096},
+    Family{.name = "baichuan",
+           .biases = BiasRule::none,
+           .max_positions = 4096,
+           .assumed = "positions are turned, whatever the size: those of the larger ones are "
+                      "biases of the scores"},
+    Family{.name = "seed_oss",
+           .biases = BiasRule::qkv,
+           .attention_bias = true,
+           .max_positions = 524288},
+    Family{.name = "mimo", .biases = BiasRule::qkv, .attention_bias = true, .theta = 640000},
+    Family{.name = "gemma",
+           .ties_embeddings = true,
+           .activation = "gelu_pytorch_tanh",
+           .max_positions = 8192},
+    Family{.name = "starcoder2",
+           .windows = WindowRule::all,
+           .biases = BiasRule::use_bias,
+           .attention_bias = true,
+           .has_gated_mlp = false,
+           .has_layer_norm = true,
+           .ties_embeddings = true,
+           .activation = "gelu_pytorch_tanh",
+           .eps = 1e-5,
+           .max_positions = 4096,
+           .spellings = detail::kStarcoderSpellings},
+    Family{.name = "dots1",
+           .experts = ExpertKeys::deepseek,
+           .shared = SharedKeys::counted,
+           .has_qk_norm = true,
+           .has_router_bias = true,
+           .normalizes_topk = true,
+           .max_positions = 2048,
+           .default_dense_layers = 0},
+    detail::qwen3_omni("qwen3_omni_moe"),
+    detail::qwen3_omni("qwen3_omni_moe_text"),
     detail::plain_gpt("gpt2", ExpertKeys::none, "gelu_new"),
     detail::plain_gpt("megatron_gpt", ExpertKeys::none, "gelu"),
     detail::plain_gpt("megatron_gpt_moe", ExpertKeys::qwen, "gelu"),
@@ -465,6 +528,8 @@ struct UnplannedFamily {
 namespace detail {
 inline constexpr std::string_view kOuterNorms =
     "its norms behind attention and behind the MLP, beside those before them, are not modelled";
+inline constexpr std::string_view kSideBySide =
+    "attention and MLP that stand side by side on one input are not modelled";
 inline constexpr std::string_view kFactorized =
     "its attention with factorized queries (MFA) is not modelled";
 }  // namespace detail
@@ -473,8 +538,14 @@ inline constexpr std::array kUnplannedFamilies = {
                     "its attention over compressed and indexed keys (compress_ratios, index_topk), "
                     "its grouped output product (o_groups), hashed routing (num_hash_layers) and "
                     "hyper-connections (hc_mult) are not modelled"},
+    UnplannedFamily{"exaone4",
+                    "its norms behind attention and behind the MLP, in the place of those before "
+                    "them, are not modelled"},
+    UnplannedFamily{"falcon", detail::kSideBySide},
+    UnplannedFamily{"gemma2", detail::kOuterNorms},
     UnplannedFamily{"gemma3", detail::kOuterNorms},
     UnplannedFamily{"gemma3_text", detail::kOuterNorms},
+    UnplannedFamily{"gpt_neox", detail::kSideBySide},
     UnplannedFamily{"grok-1", detail::kOuterNorms},
     UnplannedFamily{"jamba", "its Mamba layers are of the first version, only Mamba-2 is modelled"},
     UnplannedFamily{"mimo_v2_flash",

@@ -61,7 +61,9 @@ inline constexpr std::array kModelKeys = {
         "glm4_moe, "
         "glm4_moe_lite, glm_moe_dsa, minimax_m2, ernie4_5_moe, bailing_moe, bailing_moe_v2, "
         "hunyuan_v1_moe, olmoe, llama4_text, phi3, phimoe, granitemoe, granitemoeshared, dbrx, "
-        "gpt_oss, nemotron, nemotron_h, gpt2, megatron_gpt and megatron_gpt_moe; qwen3_5, "
+        "gpt_oss, nemotron, nemotron_h, internlm2, Yi, baichuan, seed_oss, mimo, gemma, "
+        "starcoder2, dots1, qwen3_omni_moe (flat, or its qwen3_omni_moe_text), gpt2, megatron_gpt "
+        "and megatron_gpt_moe; qwen3_5, "
         "qwen3_5_moe, qwen3_vl, qwen3_vl_moe, llama4 and kimi_k25 are multimodal ones.",
         Presence::required),
     detail::word_key("text_config", FieldKind::object,
@@ -272,18 +274,20 @@ inline constexpr std::array kModelKeys = {
                      "All such blocks are one, with the same weights.")
         .or_else(0),
     detail::word_key("attention_bias", FieldKind::boolean,
-                     "Biases in attention; in qwen2, qwen2_moe, glm4_moe and bailing_moe on "
-                     "queries, keys and values. Absent: in qwen2 and qwen2_moe, on all in gpt_oss.")
+                     "Biases in attention; in qwen2, qwen2_moe, seed_oss, mimo, glm4_moe and "
+                     "bailing_moe on queries, keys and values. Absent: in the first four, on all "
+                     "in gpt_oss.")
         .or_else(0),
     detail::word_key("qkv_bias", FieldKind::boolean, "The same, the spelling of qwen2_moe."),
+    detail::word_key("bias", FieldKind::boolean, "The same, internlm2's spelling."),
     detail::word_key("use_qkv_bias", FieldKind::boolean, "The same, bailing_moe's spelling."),
     detail::word_key("mlp_bias", FieldKind::boolean,
                      "Biases in dense layers; llama. Of experts and router in gpt_oss, absent: "
                      "true. Ignored in mixtral and qwen3_moe, refused elsewhere.")
         .or_else(0),
     detail::word_key("use_bias", FieldKind::boolean,
-                     "Biases everywhere: gpt2 and megatron_gpt, absent: true. Refused in other "
-                     "families."),
+                     "Biases everywhere: gpt2, starcoder2 and megatron_gpt, absent: true. Refused "
+                     "in other families."),
     detail::size_key("max_position_embeddings", 1, detail::kMaxPositions,
                      "Longest sequence that the model was made for."),
     detail::size_key("n_positions", 1, detail::kMaxPositions, "The same, gpt2's spelling."),
@@ -318,21 +322,24 @@ inline constexpr std::array kModelKeys = {
              FieldKind::texts},
     detail::word_key("norm", FieldKind::text,
                      "rmsnorm or layernorm (with a bias). Absent: layernorm in phimoe, dbrx, "
-                     "nemotron, gpt2, megatron_gpt and megatron_gpt_moe."),
+                     "nemotron, starcoder2, gpt2, megatron_gpt and megatron_gpt_moe."),
     detail::number_key("rms_norm_eps", 0, 1, "Epsilon of the norms."),
     detail::number_key("layer_norm_epsilon", 0, 1,
                        "The same, the spelling of gpt2 and nemotron_h."),
     detail::number_key("norm_eps", 0, 1, "The same, nemotron's spelling."),
+    detail::number_key("norm_epsilon", 0, 1, "The same, starcoder2's spelling."),
     detail::number_key("initializer_range", 0, 1, "Standard deviation of initial weights.")
         .or_else(0.02),
     detail::word_key("hidden_act", FieldKind::text,
                      "silu, swish, gelu, gelu_pytorch_tanh, gelu_new or relu; but in llama, "
                      "mixtral and qwen3_moe also relu2. Absent: relu2 in nemotron and nemotron_h, "
-                     "gelu in megatron_gpt and megatron_gpt_moe, gelu_new in gpt2."),
+                     "gelu in megatron_gpt and megatron_gpt_moe, gelu_new in gpt2, "
+                     "gelu_pytorch_tanh in gemma and starcoder2."),
     detail::word_key("mlp_hidden_act", FieldKind::text, "The same, nemotron_h's spelling."),
     detail::word_key("activation_function", FieldKind::text, "The same, gpt2's spelling."),
     detail::word_key("tie_word_embeddings", FieldKind::boolean,
-                     "The head uses the embedding's weights. Absent: true in ernie4_5_moe, gpt2, "
+                     "The head uses the embedding's weights. Absent: true in ernie4_5_moe, gemma, "
+                     "starcoder2, gpt2, "
                      "megatron_gpt and megatron_gpt_moe.")
         .or_else(0),
     detail::number_key("rope_theta", 1.0001, 1e15, "Base of the rotary embedding."),
@@ -355,6 +362,7 @@ inline constexpr std::array kModelKeys = {
                        "Dropout behind attention and MLP, with the same defaults.")
         .or_else(0),
     detail::number_key("resid_pdrop", 0, 1, "The same, the spelling of gpt2, phi3 and dbrx."),
+    detail::number_key("residual_dropout", 0, 1, "The same, starcoder2's spelling."),
     detail::number_key("output_dropout", 0, 1, "The same, bailing_moe's spelling."),
     detail::number_key("router_jitter_noise", 0, 1, "Only 0 is supported; in phimoe it is ignored.")
         .or_else(0),

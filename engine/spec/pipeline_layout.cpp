@@ -109,6 +109,36 @@ std::string pipeline_layout_text(const std::vector<std::string>& stages) {
   return stages.empty() ? text : text + counted(stages.back());
 }
 
+std::vector<std::string> counted_pipeline_stages(int64_t num_layers, int64_t mtp_depth,
+                                                 int64_t num_stages, CountedEnds counted) {
+  const int64_t first = counted.has_embedding ? 1 : 0;
+  const int64_t last = counted.has_loss ? 1 : 0;
+  const int64_t letters = num_layers + first + last;
+  if (num_stages < 1 || letters % num_stages != 0) return {};
+  const auto each = static_cast<size_t>(letters / num_stages);
+  std::vector<std::string> stages(static_cast<size_t>(num_stages), std::string(each, 't'));
+  if (each < static_cast<size_t>(num_stages == 1 ? first + last : std::max(first, last))) return {};
+  stages.front().resize(stages.front().size() - static_cast<size_t>(first));
+  stages.back().resize(stages.back().size() - static_cast<size_t>(last));
+  stages.front().insert(0, 1, 'E');
+  stages.back() += std::string(static_cast<size_t>(mtp_depth), 'm') + 'L';
+  return stages;
+}
+
+std::vector<std::string> lone_pipeline_stages(int64_t num_layers, int64_t mtp_depth,
+                                              int64_t num_stages) {
+  const int64_t lone = num_stages - num_layers;
+  if (num_layers < 1) return {};
+  if (lone == 1 || lone == 2) {
+    return counted_pipeline_stages(num_layers, mtp_depth, num_stages, {lone == 2, true});
+  }
+  if (lone != 3 || mtp_depth == 0) return {};
+  std::vector<std::string> stages =
+      counted_pipeline_stages(num_layers, 0, num_stages - 1, {true, true});
+  stages.insert(stages.end() - 1, std::string(static_cast<size_t>(mtp_depth), 'm'));
+  return stages;
+}
+
 std::vector<std::string> pipeline_stages_of(std::string_view text) {
   std::vector<std::string> stages = {""};
   for (const char c : Parser(text).parse()) {

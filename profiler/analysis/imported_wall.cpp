@@ -197,6 +197,8 @@ class Judge {
       transfers_.add(transfer_ns, missing_.may_delay(index, segment.op));
     }
     if (traces_[index].ops[segment.op].kind == ActivityKind::copy) peer_copy_ns_ += transfer_ns;
+    const Lack lack = matching_.lack_of(index, segment.op);
+    if (lack != Lack::none) (lack == Lack::record ? lacking_ns_ : untold_ns_) += transfer_ns;
     if (!waits_.empty() && !waits_[index].contains(segment.op) &&
         may_be_message(traces_[index], segment.op)) {
       loose_ns_ += transfer_ns;
@@ -328,27 +330,35 @@ class Judge {
     if (wall.label == Wall::unknown) wall.unknown_ratio = verdict.unknown_ratio();
   }
 
-  /// Whether it is not known of communication, for all the ranks that there are, what it waits for:
-  /// nothing was found on two ranks, or less than half and the rest may be messages; or for those
-  /// that there are, as their collectives do not end together.
+  /// Whether it is not known of communication what it waits for: the ranks that there are have
+  /// collectives that do not end together; or at least half lacks a rank that was recorded
+  /// meanwhile; or, with all ranks there, nothing was found on two, or half may be messages.
   [[nodiscard]] bool is_unmatched(const ImportedWall& wall) const {
     if (wall.label != Wall::communication || num_judged_ < 2) return false;
     if (!matching_.apart.empty()) return true;
-    if (missing_.num() > 0) return false;
+    const bool are_all_there = missing_.num() == 0;
+    const double doubtful_ns = lacking_ns_ + (are_all_there ? loose_ns_ : 0);
+    const double sure_ns = transfers_.all_ns - untold_ns_ - doubtful_ns;
+    if (doubtful_ns + untold_ns_ > 0 && doubtful_ns >= sure_ns) return true;
     const bool has_matched = !matching_.matched.empty() || !matching_.messages.empty();
-    return has_matched ? 2 * loose_ns_ > transfers_.all_ns : 2 * peer_copy_ns_ <= transfers_.all_ns;
+    return are_all_there && !has_matched && 2 * peer_copy_ns_ <= transfers_.all_ns;
   }
 
-  static void give_up(ImportedWall& wall) {
+  /// Of what nothing is known, most is known to be of ranks that have a trace.
+  [[nodiscard]] bool lacks_parts() const { return lacking_ns_ + untold_ns_ > loose_ns_; }
+
+  void give_up(ImportedWall& wall) const {
     wall.label = Wall::unknown;
     wall.sub_cause = kUnmatched;
     wall.rank.reset();
     wall.most_ratio.reset();
     std::erase_if(wall.evidence, [](const Evidence& one) { return one.name == "most_ratio"; });
     wall.summary = fmt::format(
-        "unknown: communication takes {} of the time, and on no other rank was found what it is "
-        "of: it may be transfers, stages that wait for each other, or waiting for a late rank",
-        base::format_ratio(wall.shares[place_of(Wall::communication)]));
+        "unknown: communication takes {} of the time, and {}, or waiting for a late rank",
+        base::format_ratio(wall.shares[place_of(Wall::communication)]),
+        lacks_parts() ? "most was not found on all ranks that it is of: it may be transfers"
+                      : "on no other rank was found what it is of: it may be transfers, stages "
+                        "that wait for each other");
     for (auto* ratios : {&wall.shares, &wall.ceilings}) {
       (*ratios)[place_of(wall.label)] +=
           std::exchange((*ratios)[place_of(Wall::communication)], 0.0);
@@ -482,6 +492,7 @@ class Judge {
 
   void add_host(ImportedWall& wall) {
     add_host_copies(wall);
+    wall.loader = loader_parts_of(host_, input_ns_);
     if (!replay_) split_accounts(wall);
     if (host_.total_ns() == 0) return;
     const auto parts = parts_of(host_);
@@ -630,8 +641,10 @@ class Judge {
                                base::format_ratio(ratio)));
     }
     if (wall.label == Wall::unknown) {
+      const bool is_unmatched = wall.sub_cause == kUnmatched;
       const std::vector<std::string> wanted =
-          what_to_record(traces_, {work_.is_too_little(), wall.sub_cause == kUnmatched,
+          what_to_record(traces_, {work_.is_too_little(), is_unmatched,
+                                   is_unmatched && lacks_parts() && matching_.apart.empty(),
                                    work_.are_ids_shared(), work_.lacks_lengths()});
       add_evidence(wall, "to_record", static_cast<double>(wanted.size()), "count",
                    fmt::format("for a verdict record next time: {}", fmt::join(wanted, "; ")));
@@ -665,6 +678,8 @@ class Judge {
   DoubtfulTime transfers_;       ///< booked as communication
   DoubtfulTime stages_;          ///< booked as pipeline
   double loose_ns_ = 0;          ///< of the transfers, unmatched ones that may be messages
+  double lacking_ns_ = 0;        ///< of the transfers, those of Lack::record
+  double untold_ns_ = 0;         ///< of the transfers, those of Lack::time
   double peer_copy_ns_ = 0;      ///< of the transfers, copies between devices: nobody waits in them
   double recomputed_ratio_ = 0;  ///< of the judged windows, summed: computed a second time
   double copy_ns_ = 0;           ///< copies to and from the host, alone

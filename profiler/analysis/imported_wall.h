@@ -33,6 +33,7 @@ struct ImportedWall {
   std::array<double, kNumSubCauses> sub_ceilings = {};  ///< the same of each cause alone, or 0
   /// The same of computing activations a second time, also where that is not memory's doing.
   double recompute_ratio = 0;
+  LoaderParts loader;            ///< what the loader's part of them is made of
   bool is_memory_short = false;  ///< as far as headroom is known
   /// Tensors that go to the host do not come back, so they may be no offloading of a setting.
   bool is_offload_one_way = false;
@@ -64,7 +65,8 @@ struct ImportedWall {
 ///    evidence say so, and there is no sub-cause.
 ///  - Where communication is the label and nothing of it was found on two ranks, though no rank is
 ///    known to be missing, or less than half and the rest may be messages, there is no verdict. Nor
-///    is there where collectives that two ranks have in common do not end together.
+///    is there where half of it lacks a rank that was recorded meanwhile (Lack), or where
+///    collectives that two ranks have in common do not end together.
 ///  - Messages between stages are pipeline. Copies to and from the host are memory if both
 ///    directions matter (offload), else tensors that go to the host in most steps are memory, and
 ///    the rest is host.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -26,6 +27,13 @@ struct MatchedCollective {
   int64_t transfer_ns = 0;            ///< of the one that came last: the others' rest was waiting
 };
 
+/// Why a collective was not found on all ranks that have a trace and take part in it.
+enum class Lack : uint8_t {
+  none,
+  record,  ///< the other rank was recorded meanwhile, as far as is known
+  time,    ///< it was not: its trace begins later or ends earlier
+};
+
 struct CollectiveMatching {
   std::vector<MatchedCollective> matched;
   /// Messages between stages that two traces have: of each, first the part that sends. Two stages
@@ -46,6 +54,11 @@ struct CollectiveMatching {
   /// By trace: added to its times, puts them on the clock of the first matched trace. Empty where
   /// no chain of common collectives leads there.
   std::vector<std::optional<int64_t>> clock_offsets_ns;
+  /// By trace and row of its ops: collectives that lack a rank with a trace whose group they are
+  /// of.
+  std::vector<std::map<uint32_t, Lack>> lacks;
+
+  [[nodiscard]] Lack lack_of(size_t trace, uint32_t op) const;
 };
 
 /// Which rows of the trace's comms are messages between the stages of a pipeline. Sends, receives
@@ -74,10 +87,11 @@ inline bool sends_and_receives(const ImportedTrace& trace, const CommCall& comm)
 bool may_be_message(const ImportedTrace& trace, uint32_t row);
 
 /// By process group and sequence where the file says them, else by group, collective, size and
-/// order. An order that shifts (lost or sampled records) is seen by the ends: two traces whose
-/// instances do not end together are not matched. Kernels that may be messages, of which the file
-/// says nothing, are matched only where all ranks that have such are. Messages by group and peers,
-/// too; a sequence or an order is believed where no message is received before it was sent.
+/// order. An order that shifts (lost or sampled records, another beginning) is seen by the ends:
+/// then those that end together are paired (aligned_ends.h), and two traces whose instances do not
+/// are not matched. Kernels that may be messages, of which the file says nothing, are matched only
+/// by order, where all ranks that have such are. Messages by group and peers, too; a sequence or an
+/// order is believed where no message is received before it was sent.
 CollectiveMatching match_across_ranks(std::span<const ImportedTrace> traces);
 
 }  // namespace moetune::profiler

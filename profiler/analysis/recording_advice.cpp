@@ -16,21 +16,22 @@ struct RecordingRow {
   const char* calls;
   const char* syncs;
   const char* steps;
-  const char* partners;  ///< of communication
+  const char* partners;   ///< of communication
+  const char* sequences;  ///< of collectives
   const char* no_shapes;
 };
 constexpr RecordingRow kRecordings[] = {
     {"kineto", "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
      "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)",
-     "profiler.step() behind each", "PyTorch since 2024 names them",
+     "profiler.step() behind each", "PyTorch since 2024 names them", "\"Seq\" of newer PyTorch",
      "the traces have no shapes of operators (record_shapes=True)"},
     {"nsys", "nsys profile --trace=cuda,nvtx", "nsys profile --cuda-event-trace=true",
-     "an NVTX range 'step 5' around each", "nsys profile --trace=cuda,nvtx",
+     "an NVTX range 'step 5' around each", "nsys profile --trace=cuda,nvtx", "",
      "Nsight Systems does not record shapes of operators, PyTorch's profiler does"},
     {"rocprofiler-sdk", "rocprofv3 --hip-trace", "", "rocprofv3 --marker-trace, with a range each",
-     "PyTorch's profiler names them",
+     "PyTorch's profiler names them", "",
      "rocprofv3 does not record shapes of operators, PyTorch's profiler does"},
-    {"moetune", "", "", "", "", "moetune's own steps are not set against a device here"},
+    {"moetune", "", "", "", "", "", "moetune's own steps are not set against a device here"},
 };
 
 /// Copies and fills alone show no step.
@@ -91,7 +92,12 @@ std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces,
   }
   if (std::ranges::any_of(traces, lacks_names)) wanted.emplace_back("the kernels' names");
   if (lack.lacks_lengths) wanted.emplace_back("when each kernel ends");
-  if (lack.is_unmatched) {
+  if (lack.lacks_parts) {
+    wanted.push_back(
+        "the same whole steps on all ranks, without lost records, and each collective's "
+        "number in its group" +
+        how(&RecordingRow::sequences));
+  } else if (lack.is_unmatched) {
     wanted.push_back("which message or collective each kernel of communication is of" +
                      how(&RecordingRow::partners));
   }

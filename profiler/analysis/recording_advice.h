@@ -19,6 +19,7 @@ constexpr int64_t kMinJudgedNs = 1'000'000;
 struct VerdictLack {
   bool is_too_little = false;   ///< less work than the constants above
   bool is_unmatched = false;    ///< communication that was found on no other rank
+  bool lacks_parts = false;     ///< collectives that were not found on all ranks that have them
   bool are_ids_shared = false;  ///< correlation ids do not tell what launched what
   bool lacks_lengths = false;   ///< kernels that do not end after their start
 };

@@ -308,6 +308,12 @@ std::array<HostPart, 6> parts_of(const HostTime& host) {
   }};
 }
 
+LoaderParts loader_parts_of(const HostTime& host, double input_ns) {
+  const double all_ns = host.loader_ns + host.stall_ns + input_ns;
+  if (all_ns <= 0) return {};
+  return {host.loader_ns / all_ns, input_ns / all_ns, host.stall_ns / all_ns};
+}
+
 void split_host_share(const HostTime& host, double input_ns, double share,
                       std::array<double, kNumSubCauses>& ratios) {
   const double all_ns = host.total_ns() + input_ns;

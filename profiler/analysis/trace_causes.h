@@ -111,6 +111,15 @@ struct HostTime {
     return *this;
   }
 };
+/// Of what waiting for input costs, the parts of its kinds; each at most that where it is not
+/// known.
+struct LoaderParts {
+  double loading_ratio = 1;  ///< in ranges named after loading data
+  double copies_ratio = 1;   ///< in copies of input, with nothing beside them
+  double stall_ratio = 1;    ///< in stalls of the host of which the traces do not say the cause
+};
+/// `input_ns`: such copies. Of no waiting nothing is known.
+LoaderParts loader_parts_of(const HostTime& host, double input_ns);
 /// Sums over the host segments of one window.
 HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments);
 

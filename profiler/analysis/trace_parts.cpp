@@ -45,8 +45,7 @@ class Cutter {
   std::vector<std::vector<ImportedStep>> parts(size_t part_ops) const {
     std::vector<std::vector<ImportedStep>> parts(launches_ns_.size());
     if (!has_launches_) return parts;
-    const size_t num_each =
-        std::max(part_ops, std::min(kMostPartOps, kFewestPartOps * num_ranks_));
+    const size_t num_each = std::max(part_ops, std::min(kMostPartOps, kFewestPartOps * num_ranks_));
     const size_t count = (num_ops_ - 1) / num_each + 1;
     std::vector<Cut> cuts = {cut_at(0, count)};
     for (size_t part = 1; part < count; ++part) {

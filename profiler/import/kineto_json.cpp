@@ -199,6 +199,12 @@ class KinetoReader {
     int64_t& base_ns = trace_.facts.base_time_ns;
     if (base_ns != 0 && __builtin_sub_overflow(base_ns, origin_ns_, &base_ns)) base_ns = 0;
     count_categories();
+    if (num_unread_ids_ > 0) {
+      trace_.facts.notes.push_back(fmt::format(
+          "{} of {} device operations have a correlation id that does not fit into 32 bits: the "
+          "calls that launched them are not known",
+          num_unread_ids_, trace_.ops.size()));
+    }
     trace_.finish();
     if (trace_.steps.empty()) trace_.steps = steps_in_ranges(trace_.ranges, trace_.names);
     shapes_.give_to(trace_);
@@ -406,6 +412,13 @@ class KinetoReader {
     const int64_t id = whole_number(text).value_or(0);
     return id > 0 && id < kNoRow ? static_cast<uint32_t>(id) : 0;
   }
+  /// An id that is none of a tool's, who count in 32 bits.
+  static bool is_too_large(std::string_view text) {
+    const bool is_number = !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
+      return std::isdigit(c) != 0;
+    });
+    return is_number && whole_number(text).value_or(kNoRow) >= kNoRow;
+  }
   static int64_t number_or(std::string_view text, int64_t otherwise) {
     return text.empty() ? otherwise : whole_number(text).value_or(otherwise);
   }
@@ -449,6 +462,7 @@ class KinetoReader {
     if (!read_times(op.start_ns, op.end_ns)) return;
     op.kind = kind;
     op.correlation = id_of(event_.correlation);
+    if (op.correlation == 0 && is_too_large(event_.correlation)) ++num_unread_ids_;
     op.name = trace_.names.intern(event_.name);
     op.stream =
         trace_.stream_row({number_or(event_.device.empty() ? event_.pid : event_.device, -1),
@@ -581,6 +595,7 @@ class KinetoReader {
   int64_t num_of_[std::size(kCategories)] = {};
   int64_t num_others_ = 0;
   int64_t origin_ns_ = 0;
+  int64_t num_unread_ids_ = 0;  ///< of device operations
   bool is_ours_ = false;
 };
 

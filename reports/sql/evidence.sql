@@ -1,5 +1,5 @@
 -- Of the traced run the verdict in its own words, and the numbers behind it, by rank (-1: the whole run); and of every trial
--- that a kept change started from, how much its wall could have given back.
+-- that a kept change started from, or of the run by which its wall was seen, how much that could have given back.
 SELECT trial_id, rank, name, value, '' AS text
 FROM metric
 WHERE trial_id = :traced_id
@@ -16,5 +16,10 @@ UNION ALL
 SELECT m.trial_id, m.rank, m.name, m.value, ''
 FROM metric m
 WHERE m.rank = -1 AND m.name = 'gain_ceiling_ratio' AND m.trial_id <> :traced_id
-  AND m.trial_id IN (SELECT baseline_trial_id FROM decision WHERE sweep_id = :sweep_id AND kind = 'kept')
+  AND m.trial_id IN (SELECT baseline_trial_id FROM decision WHERE sweep_id = :sweep_id AND kind = 'kept'
+                     UNION
+                     SELECT w.trial_id
+                     FROM decision w
+                     JOIN decision k ON k.sweep_id = w.sweep_id AND k.baseline_trial_id = w.baseline_trial_id AND k.kind = 'kept'
+                     WHERE w.sweep_id = :sweep_id AND w.kind = 'wall')
 ORDER BY 1, 2, 3;

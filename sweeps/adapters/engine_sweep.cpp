@@ -2,16 +2,13 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "engine/spec/trial_status.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
-#include "profiler/store/untrusted_json.h"
 #include "sweeps/adapters/engine_space.h"
 #include "sweeps/adapters/engine_words.h"
 #include "sweeps/session.h"
@@ -34,7 +31,7 @@ EngineSweep engine_sweep_of(const spec::SweepSpec& sweep) {
 }
 
 NextCommand next_command(const UserRun& run, const tuner::TrialRequest& request,
-                         const std::string& why, const std::string& folder) {
+                         const std::string& folder) {
   const std::string out = engine_trial_folder(folder, request);
   std::error_code error;
   std::filesystem::create_directories(out, error);
@@ -46,7 +43,7 @@ NextCommand next_command(const UserRun& run, const tuner::TrialRequest& request,
   }
   return {request.title,
           std::string(name_of(request.phase)),
-          why,
+          request.why,
           command.shell_text(),
           run.engine().folder,
           request.prediction.step_ns,
@@ -73,39 +70,6 @@ json to_json(const NextCommand& next) {
           {"folder", next.working_folder},
           {"predicted_step_ns", or_none(next.predicted_step_ns)},
           {"predicted_peak_bytes", or_none(next.predicted_peak_bytes)}};
-}
-
-bool is_of_another_engine(const store::TrialRow& trial) {
-  const json document = store::parse_untrusted(trial.spec_json);
-  return document.is_object() && document.contains("engine");
-}
-
-bool waits_for_tell(const store::Store& store, const store::SweepRow& sweep,
-                    std::span<const store::TrialRow* const> trials) {
-  const json config = store::parse_untrusted(sweep.config_json);
-  const bool is_foreign = config.is_object() && config.contains("engine");
-  if (!is_foreign || sweep.status != store::SearchStatus::interrupted) return false;
-  for (size_t i = trials.size(); i-- > 0;) {
-    const auto status = spec::find_status(trials[i]->status);
-    if (status == spec::TrialStatus::invalid || status == spec::TrialStatus::pruned) continue;
-    if (status == spec::TrialStatus::interrupted) return false;
-    const std::vector<store::NamedText> texts = store.read_texts(trials[i]->id);
-    // What moetune has launched itself is stored with its command.
-    return std::ranges::find(texts, "command", &store::NamedText::name) == texts.end();
-  }
-  return true;
-}
-
-std::optional<std::vector<std::string>> stored_changes(const store::TrialRow& trial) {
-  if (!is_of_another_engine(trial)) return std::nullopt;
-  const json document = store::parse_untrusted(trial.spec_json);
-  std::vector<std::string> changes;
-  const auto found = document.find("changes");
-  if (found == document.end() || !found->is_array()) return changes;
-  for (const json& change : *found) {
-    if (change.is_string()) changes.push_back(change.get<std::string>());
-  }
-  return changes;
 }
 
 }  // namespace moetune::sweeps

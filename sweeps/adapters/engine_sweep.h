@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,7 +28,7 @@ EngineSweep engine_sweep_of(const spec::SweepSpec& sweep);
 struct NextCommand {
   std::string title;
   std::string phase;
-  std::string why;
+  std::string why;  ///< it is tried, a sentence
   std::string command;
   std::string working_folder;
   int64_t predicted_step_ns = 0;
@@ -37,18 +36,8 @@ struct NextCommand {
   bool is_profiled = false;  ///< it leaves traces, to be told with the log
 };
 NextCommand next_command(const UserRun& run, const tuner::TrialRequest& request,
-                         const std::string& why, const std::string& folder);
+                         const std::string& folder);
 std::string to_text(const NextCommand& next);
 nlohmann::json to_json(const NextCommand& next);
-
-/// True for a trial of a sweep whose `engine` is not our own.
-bool is_of_another_engine(const store::TrialRow& trial);
-/// Whether a sweep that is not running waits for a result by `moetune tell`: nothing was run yet,
-/// or the last of its `trials` was told. The stored status of both is `interrupted`.
-bool waits_for_tell(const store::Store& store, const store::SweepRow& sweep,
-                    std::span<const store::TrialRow* const> trials);
-/// What a stored trial changes in the user's command, as the engine writes it; none of trials of
-/// our own engine.
-std::optional<std::vector<std::string>> stored_changes(const store::TrialRow& trial);
 
 }  // namespace moetune::sweeps

@@ -14,6 +14,7 @@
 #include "kernels/base/error.h"
 #include "kernels/base/fnv.h"
 #include "kernels/base/units.h"
+#include "reports/engine_trial.h"
 #include "sweeps/adapters/engine_words.h"
 #include "sweeps/adapters/left_files.h"
 #include "sweeps/adapters/told_log.h"
@@ -276,7 +277,8 @@ TrialRun ForeignEngine::run(ProcessRunner& processes, const tuner::TrialRequest&
   }
   const auto duration = steady_clock::now() - begin;
   TrialRun done = result_with(*run_, request, left, logs.empty() ? launch.logs() : logs);
-  done.result.texts.push_back({"command", command.shell_text()});
+  done.result.texts.push_back({reports::kCommandText, command.shell_text()});
+  done.result.texts.push_back({reports::kCommandFolderText, engine.folder});
   done.result.metrics.push_back(
       {-1, "wall_total_ns",
        static_cast<double>(

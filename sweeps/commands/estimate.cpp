@@ -154,6 +154,7 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
         "context_parallel_degree above 1): most models of torchtitan 0.2.2 refuse that");
   }
   owned.run.load = options.ratio("imbalance", 1, 1000, 1);
+  if (owned.model->num_experts > 0) owned.assumed.push_back(routing_assumption(owned.run.load));
   // A file of rates that is named leads.
   const Calibration of_machine =
       options.has("calibration") ? loaded : with_probed(loaded, *owned.hardware);

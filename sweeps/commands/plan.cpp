@@ -49,6 +49,10 @@ struct Fixed {
   std::string value;
 };
 
+bool is_fixed(std::string_view knob, const std::vector<Fixed>& fixed) {
+  return std::ranges::any_of(fixed, [&](const Fixed& one) { return one.row->name == knob; });
+}
+
 std::vector<Fixed> fixed_knobs(const CommandOptions& options, spec::PlanKnobs& base) {
   std::vector<Fixed> fixed;
   for (const std::string& word : options.texts("fix")) {
@@ -122,14 +126,17 @@ int64_t usual_batch(int64_t seq_length, int64_t num_devices) {
 CommandOptions plan_options() {
   namespace po = boost::program_options;
   CommandOptions options(
-      "plan --model MODEL --hardware HARDWARE [--gpus N] [--seq N] [--gbs N] "
+      "plan [--model MODEL] --hardware HARDWARE [--gpus N] [--seq N] [--gbs N] "
       "[--fix PLAN-KNOB=VALUE ...] [--against COMMAND] [--published FILE] [--top N] "
       "[--report FILE] [--format text|json]",
       kPlanHelp);
   const auto text = [&](const char* name, const char* value, const char* help) {
     options.add()(name, po::value<std::string>()->value_name(value), help);
   };
-  text("model", "MODEL", "a Hugging Face config.json, the name of a shipped model, or -");
+  text(
+      "model", "MODEL",
+      "a Hugging Face config.json, the name of a shipped model, or -; may be left out beside a run "
+      "of today that says its sizes, or names a recipe");
   text("hardware", "HARDWARE", "a hardware file or the name of a shipped one, such as h100-80g");
   text("gpus", "N",
        "devices; default: the ranks of the run of today, else those of a file with several nodes, "
@@ -205,14 +212,11 @@ std::string keep_to_words_of(Dialect dialect, const std::vector<Fixed>& fixed,
     knobs.dp = 2;
     return question.can_say(knobs, knob);
   };
-  const auto is_fixed = [&](const spec::PlanKnobRow& row) {
-    return std::ranges::any_of(fixed, [&](const Fixed& one) { return one.row->name == row.name; });
-  };
   std::string left;
   for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
     if (is_size_of_layout(row.name) || can_say(question.base, row.name)) continue;
     const std::string value = get_plan_knob(question.base, row);
-    if (is_fixed(row)) {
+    if (is_fixed(row.name, fixed)) {
       throw base::UsageError(fmt::format("--fix {}={}: {} has no words for it", row.name, value,
                                          spec::name_of(dialect)));
     }
@@ -227,14 +231,84 @@ std::string keep_to_words_of(Dialect dialect, const std::vector<Fixed>& fixed,
   return left;
 }
 
-/// Turns on what costs a run of Megatron-Core nothing, which a command may have left out.
-void turn_on_free_switches(spec::PlanKnobs& knobs) {
+/// Undoes what costs a run of Megatron-Core speed and buys nothing: switches that a command has off
+/// or left out, and layers of its ends, which hold for its own stages.
+void undo_costly_choices(spec::PlanKnobs& knobs) {
   using K = spec::PlanKnobs;
-  for (bool K::*knob : {&K::sequence_parallel, &K::distributed_optimizer, &K::overlap_grad_reduce,
-                        &K::overlap_param_gather, &K::moe_grouped_gemm, &K::moe_permute_fusion,
-                        &K::gradient_accumulation_fusion}) {
+  for (bool K::*knob :
+       {&K::sequence_parallel, &K::distributed_optimizer, &K::overlap_grad_reduce,
+        &K::overlap_param_gather, &K::moe_grouped_gemm, &K::moe_permute_fusion,
+        &K::gradient_accumulation_fusion, &K::fused_attention, &K::fused_activation}) {
     knobs.*knob = true;
   }
+  knobs.first_stage_layers = knobs.last_stage_layers = 0;
+}
+
+/// A command's configuration without what it sends to the host's memory: without activations, the
+/// optimizer's state, and both, as far as it has them and they are not fixed.
+std::vector<spec::PlanKnobs> without_copies(const spec::PlanKnobs& base,
+                                            const std::vector<Fixed>& fixed) {
+  std::vector<spec::PlanKnobs> others;
+  const auto add_without = [&](std::string_view name, const auto& undo) {
+    if (is_fixed(name, fixed)) return;
+    std::vector<spec::PlanKnobs> all = {base};
+    all.insert(all.end(), others.begin(), others.end());
+    for (spec::PlanKnobs& knobs : all) {
+      undo(knobs);
+      others.push_back(knobs);
+    }
+  };
+  if (!base.offload.empty()) add_without("offload", [](auto& knobs) { knobs.offload = {}; });
+  if (base.optimizer_offload_ratio > 0) {
+    add_without("optimizer_offload_ratio", [](auto& knobs) { knobs.optimizer_offload_ratio = 0; });
+  }
+  return others;
+}
+
+/// Whether arguments refuse Transformer Engine's loss, as unstable: those of Megatron-LM do
+/// (megatron/training/arguments.py since core 0.19).
+bool refuses_te_loss(std::optional<Dialect> dialect) { return dialect == Dialect::megatron_lm; }
+
+/// Performance choices of a command that a plan of the question keeps, as nothing else is searched,
+/// where they are not Megatron's own: "main_grads=bf16, tp_comm_overlap=true".
+std::string kept_text(const planner::PlanQuestion& question, const spec::PlanKnobs& theirs,
+                      std::optional<Dialect> dialect, const std::vector<Fixed>& fixed) {
+  constexpr std::array<std::string_view, 14> kSearched = {"recompute",
+                                                          "recompute_method",
+                                                          "recompute_num_layers",
+                                                          "cuda_graphs",
+                                                          "offload",
+                                                          "optimizer_offload_ratio",
+                                                          "dispatcher",
+                                                          "fsdp",
+                                                          "cp_comm_type",
+                                                          "cross_entropy",
+                                                          "overlap_moe_expert_parallel_comm",
+                                                          "delay_wgrad_compute",
+                                                          "overlap_param_gather",
+                                                          "cuda_device_max_connections"};
+  std::string text;
+  const auto add = [&](std::string_view what) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", what);
+  };
+  spec::PlanKnobs usual;
+  if (!question.is_of_megatron) spec::dialects::follow_defaults(usual, Dialect::torchtitan);
+  for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
+    const bool is_idle = row.is_of_experts && question.model->num_experts == 0;
+    if (is_idle || is_size_of_layout(row.name) || is_fixed(row.name, fixed) ||
+        std::ranges::find(kSearched, row.name) != kSearched.end()) {
+      continue;
+    }
+    if (have_same(row, question.base, theirs) && !have_same(row, theirs, usual)) {
+      add(fmt::format("{}={}", row.name, get_plan_knob(theirs, row)));
+    }
+  }
+  if (theirs.cross_entropy == spec::CrossEntropy::te && refuses_te_loss(dialect) &&
+      !is_fixed("cross_entropy", fixed)) {
+    add("cross_entropy=te among the losses that are tried, though Megatron-LM refuses it (core "
+        "0.19)");
+  }
+  return text;
 }
 
 /// Of a question whose every configuration is illegal: the rules that the fixed knobs break.
@@ -357,6 +431,15 @@ void set_beside(const std::vector<PublishedRow>& rows, const PublishedBasis& bas
        basis.of_case, result.against.has_value(), result.against ? words : nullptr});
 }
 
+/// The model that a command says by its sizes or its recipe. Throws base::UsageError where it says
+/// none.
+NamedModel model_of_command(const spec::dialects::RunConfig& config, const std::string& machine) {
+  const std::string recipe = model_of_recipe(config);
+  if (!recipe.empty()) return model_and_config(spec::find_in_library(spec::Shelf::model, recipe));
+  const auto model = owned_run(config, nullptr, machine_of(machine, config.world_size)).model;
+  return {model, with_mtp_depth(config.model, model->mtp.depth)};
+}
+
 std::string today() {
   return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
 }
@@ -364,16 +447,17 @@ std::string today() {
 }  // namespace
 
 int run_plan_command(const CommandOptions& options) {
-  const NamedModel named = model_and_config(options.required("model", "a model"));
-  std::shared_ptr<const spec::ModelSpec> model = named.spec;
-  nlohmann::json model_config = named.config;
+  // A command may say its model: its sizes, or a recipe.
+  NamedModel named;
+  if (options.has("model") || !options.has("against")) {
+    named = model_and_config(options.required("model", "a model"));
+  }
   const std::string machine = options.required("hardware", "a hardware file or name");
   const Calibration loaded = options.has("calibration")
                                  ? load_calibration(options.text("calibration"))
                                  : default_calibration();
   Calibration calibration = loaded;
   planner::PlanQuestion question;
-  question.model = model.get();
   question.seq_length = options.integer("seq", 1, 4096);
   if (question.seq_length > kMostTokens) {
     throw base::UsageError(
@@ -387,12 +471,16 @@ int run_plan_command(const CommandOptions& options) {
     // Its own check of the number comes before the text is read.
     if (asked_devices > 0) static_cast<void>(machine_of(machine, asked_devices));
     today_config =
-        run_config_of(options, "against", asked_devices, model.get(), own_devices.value_or(0));
+        run_config_of(options, "against", asked_devices, named.spec.get(), own_devices.value_or(0));
     if (today_config->world_size == 0) {
       throw base::UsageError(
           "--against needs --gpus, as the run does not say how many ranks it has");
     }
   }
+  if (named.spec == nullptr) named = model_of_command(*today_config, machine);
+  std::shared_ptr<const spec::ModelSpec> model = named.spec;
+  nlohmann::json model_config = named.config;
+  question.model = model.get();
   const bool has_devices = asked_devices > 0 || today_config || own_devices;
   const int64_t num_devices = today_config        ? today_config->world_size
                               : asked_devices > 0 ? asked_devices
@@ -473,7 +561,7 @@ int run_plan_command(const CommandOptions& options) {
     question.hardware = hardware.get();
     if (today_config) {
       const spec::dialects::RunConfig& config = *today_config;
-      theirs = owned_run(config, model, hardware);
+      theirs = owned_run(config, options.has("model") ? model : nullptr, hardware);
       // Both sides train the same.
       if (theirs->model->mtp.depth != model->mtp.depth) {
         model = theirs->model;
@@ -489,9 +577,14 @@ int run_plan_command(const CommandOptions& options) {
       question.base = theirs->run.knobs;
       // Plans are for Transformer Engine's modules, whose attention keeps no scores.
       if (planner::has_own_modules(theirs->run)) question.base.fused_attention = true;
-      if (*dialect != Dialect::torchtitan) turn_on_free_switches(question.base);
+      if (*dialect != Dialect::torchtitan) undo_costly_choices(question.base);
     }
     settle(today_config && today_config->dialect == dialect);
+    // A release that takes a command's own is at hand. Where no framework is named all losses of
+    // Megatron-Core are tried but for this one, beside which the chunked one is leaner.
+    question.takes_te_loss = question.base.cross_entropy == spec::CrossEntropy::te ||
+                             (dialect && !refuses_te_loss(dialect));
+    if (theirs) question.other_bases = without_copies(question.base, fixed);
     calibrate();
     // It is told the layers of a stage, by those of the model.
     if (words && words->dialect == Dialect::torchtitan && words->model.empty()) {
@@ -503,6 +596,10 @@ int run_plan_command(const CommandOptions& options) {
       std::vector<std::string>& notes = result.against->notes;
       notes.insert(notes.begin(), theirs->notes.begin(), theirs->notes.end());
       result.against->settings = theirs->settings;
+      if (std::string kept = kept_text(question, theirs->run.knobs, dialect, fixed);
+          !kept.empty()) {
+        result.assumptions.push_back("kept from your command: " + std::move(kept));
+      }
       // What is assumed of the model holds for both.
       std::ranges::copy_if(theirs->assumed, std::back_inserter(result.assumptions),
                            [assumption = spec::model_assumption(*theirs->model)](
@@ -577,10 +674,9 @@ int run_plan_command(const CommandOptions& options) {
   }
   // Last, as it takes the traces. Standard output is the answer's.
   if (options.has("report")) {
+    const std::string name = options.has("model") ? options.text("model") : model->family;
     const int64_t num_bytes = write_plan_page(
-        plan_page(result, std::filesystem::path(options.text("model")).filename().string(),
-                  today()),
-        report);
+        plan_page(result, std::filesystem::path(name).filename().string(), today()), report);
     std::cerr << fmt::format("{} ({})\n", report, base::format_bytes(num_bytes));
   }
   return result.answer.best.empty() ? 1 : 0;

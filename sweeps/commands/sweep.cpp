@@ -13,6 +13,8 @@
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "profiler/store/verdict.h"
+#include "reports/decision_changes.h"
+#include "reports/engine_trial.h"
 #include "reports/or_null.h"
 #include "sweeps/adapters/engine_space.h"
 #include "sweeps/adapters/engine_sweep.h"
@@ -78,6 +80,11 @@ Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summa
   return result;
 }
 
+/// A sweep that asks somebody to run its next trial has not been stopped.
+std::string_view status_word(const Result& result) {
+  return result.next ? "waiting" : name_of(result.summary.status);
+}
+
 /// Null for none.
 nlohmann::json speedup_json(const std::optional<double>& gain_ratio) {
   return gain_ratio ? nlohmann::json(store::speedup_of(*gain_ratio)) : nlohmann::json();
@@ -86,12 +93,18 @@ nlohmann::json speedup_json(const std::optional<double>& gain_ratio) {
 nlohmann::json to_json(const Result& result) {
   using reports::or_null;
   const auto flags = result.best ? flags_of(*result.best) : std::nullopt;
-  const auto changes = result.best ? stored_changes(*result.best) : std::nullopt;
+  const auto changes = result.best ? reports::engine_changes(*result.best) : std::nullopt;
   nlohmann::json undecided = nlohmann::json::array();
   for (const store::DecisionRow& decision : result.undecided) {
+    std::vector<std::string> knobs;
+    std::vector<std::string> values;
+    for (const reports::KnobChange& change : reports::changes_of(decision)) {
+      knobs.push_back(change.name);
+      values.push_back(change.after);
+    }
     undecided.push_back({{"trial", or_null(decision.trial_id)},
-                         {"knob", decision.knob},
-                         {"value", decision.value_after},
+                         {"knob", fmt::format("{}", fmt::join(knobs, ", "))},
+                         {"value", fmt::format("{}", fmt::join(values, ", "))},
                          {"gain_low_ratio", or_null(decision.gain_low_ratio)},
                          {"gain_high_ratio", or_null(decision.gain_high_ratio)},
                          {"text", decision.text}});
@@ -106,7 +119,7 @@ nlohmann::json to_json(const Result& result) {
   }
   return {{"db", result.database},
           {"sweep_id", result.sweep_id},
-          {"status", name_of(result.summary.status)},
+          {"status", status_word(result)},
           {"stop_reason", result.summary.stop_reason},
           {"failure", result.summary.failure},
           {"num_run", result.summary.num_run},
@@ -166,8 +179,8 @@ std::string to_text(const Result& result) {
     counts.push_back(fmt::format("{} {}{}", count, status, cleared));
   }
   std::string text =
-      fmt::format("sweep {}{}: {} {} run, {} found in the database{}\n",
-                  result.next ? "waits for a trial" : name_of(summary.status),
+      fmt::format("sweep {}{}{}: {} {} run, {} found in the database{}\n", status_word(result),
+                  result.next ? " for a trial" : "",
                   summary.stop_reason.empty() ? "" : " (" + summary.stop_reason + ")",
                   summary.num_run, summary.num_run == 1 ? "trial" : "trials", summary.num_reused,
                   counts.empty() ? "" : fmt::format(" ({})", fmt::join(counts, ", ")));
@@ -208,7 +221,7 @@ std::string to_text(const Result& result) {
                             ? "1 change"
                             : fmt::format("{} changes", result.undecided.size()));
   }
-  if (const auto changes = stored_changes(best)) {
+  if (const auto changes = reports::engine_changes(best)) {
     text += fmt::format("settings of trial {} that differ from your command:{}\n", best.id,
                         changes->empty() ? " none" : "");
     for (const std::string& change : *changes) text += "  " + one_line(change) + "\n";
@@ -421,8 +434,7 @@ int conduct_sweep(const CommandOptions& options, const std::optional<ToldRun>& t
   }
   Result result = result_of(session.store, session.sweep_id, std::move(summary));
   if (result.summary.next) {
-    result.next = next_command(*conduct.user_run, *result.summary.next, result.summary.next_why,
-                               engine_folder(database));
+    result.next = next_command(*conduct.user_run, *result.summary.next, engine_folder(database));
   }
   if (!told && options.has("dry-run")) tell_what_is_read(file, *conduct.user_run);
   if (options.wants_json()) {

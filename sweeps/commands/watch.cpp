@@ -14,7 +14,7 @@
 #include "kernels/base/units.h"
 #include "profiler/store/store.h"
 #include "profiler/store/verdict.h"
-#include "sweeps/adapters/engine_sweep.h"
+#include "reports/engine_trial.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/processes/poll.h"
@@ -96,7 +96,7 @@ Seen look(const std::string& path, int64_t sweep_id) {
   seen.decisions = store.read_decisions(seen.sweep.id);
   std::vector<const store::TrialRow*> trials;
   for (const TrialLine& line : seen.trials.lines) trials.push_back(&line.trial);
-  seen.waits_for_tell = waits_for_tell(store, seen.sweep, trials);
+  seen.waits_for_tell = reports::waits_for_tell(store, seen.sweep, trials);
   return seen;
 }
 

@@ -11,6 +11,7 @@
 
 #include "engine/spec/dialects/concepts.h"
 #include "kernels/base/error.h"
+#include "sweeps/planning/edited_command.h"
 #include "tuner/planner/memory_profile.h"
 #include "tuner/planner/priced_choices.h"
 #include "tuner/planner/rules.h"
@@ -30,6 +31,15 @@ constexpr std::string_view kBatch = "global_batch_size";
 constexpr std::string_view kLength = "seq_length";
 constexpr std::string_view kSchedule = "pipeline_schedule";
 constexpr std::string_view kNoLayout = "none";
+
+/// Whether the knob says how many layers the first or the last stage has.
+bool is_of_ends(std::string_view knob) {
+  return knob == "first_stage_layers" || knob == "last_stage_layers";
+}
+/// Whether a change is one of stages alone: all of these are made together.
+bool is_of_stages(const KnobGain& change) {
+  return change.knob == kLayoutFlag || is_of_ends(change.knob);
+}
 
 bool is_idle(const spec::ModelSpec& model, const spec::PlanKnobRow& row) {
   return model.num_experts == 0 && row.is_of_experts;
@@ -91,7 +101,7 @@ void take_schedule_of_stages(const PlanRun& goal, PlanRun& run) {
 }
 
 void make_change(const KnobGain& change, const PlanRun& goal, PlanRun& run) {
-  if (change.knob == kLayoutFlag) return;  // see changed_run
+  if (is_of_stages(change)) return;  // see changed_run
   if (change.knob == kBatch) {
     run.global_batch_size = goal.global_batch_size;
   } else if (change.knob == kLength) {
@@ -146,6 +156,11 @@ ChangedRun changed_run(const PlanRun& start, const PlanRun& goal,
     run.stages.clear();
     run.stage_layers.clear();
   }
+  // Nor do layers of the ends, which are no change of their own beside others of the stages.
+  if (has_goal_stages || !is_laid_out) {
+    run.knobs.first_stage_layers = goal.knobs.first_stage_layers;
+    run.knobs.last_stage_layers = goal.knobs.last_stage_layers;
+  }
   if (const planner::PlanRule* broken = planner::broken_rule(run)) {
     changed.broken_rule = broken->name;
     changed.rule_text = broken->message(run);
@@ -169,6 +184,10 @@ dialects::RunConfig config_on_way(const dialects::RunConfig& words, const PlanRu
   const bool has_same_stages = have_same_stages(run, start);
   if (run.stages != start.stages || !has_same_stages) {
     config.pipeline_layout = planner::pipeline_layout_of(run);
+    // What a command counts as layers makes stages that are no longer those of the run.
+    for (const std::string& key : dialects::keys_of_counted_ends(words)) {
+      std::erase_if(config.unknown, [&](const auto& setting) { return setting.key == key; });
+    }
   }
   // Plans have the usual schedule of their stages, in an even split.
   if (!has_same_stages) config.has_lighter_ends = false;
@@ -190,19 +209,31 @@ dialects::RunConfig config_on_way(const dialects::RunConfig& words, const PlanRu
   return config;
 }
 
-std::vector<std::string> flags_between(dialects::RunConfig before, dialects::RunConfig after) {
-  // Slices of experts that nobody states are those of attention.
-  const bool was_unsaid = before.is_etp_derived && before.knobs.etp == before.knobs.tp;
-  if (was_unsaid) {
-    const bool stays_unsaid = after.knobs.etp == after.knobs.tp;
-    before.knobs.etp = stays_unsaid ? after.knobs.etp : after.knobs.tp;
-  }
+std::vector<std::string> flags_between(const dialects::RunConfig& before,
+                                       const dialects::RunConfig& after) {
   std::vector<std::string> flags;
-  for (const dialects::SettingChange& change :
-       dialects::changed_settings(before, after, before.dialect)) {
+  for (const dialects::SettingChange& change : changes_between(before, after)) {
     flags.push_back(dialects::text_of(change, before.dialect));
   }
   return flags;
+}
+
+/// The command of the run of today, to be changed; none where there is none or it is a file.
+std::optional<EditedCommand> edited_command_of(const ChangeEnds& ends, const PlanRun& start) {
+  if (ends.words == nullptr) return std::nullopt;
+  std::optional<EditedCommand> command = EditedCommand::of(*ends.words, start.model->num_layers);
+  // What says nothing of its model is as at the goal.
+  if (command) static_cast<void>(command->change_to(config_on_way(*ends.words, start, start)));
+  return command;
+}
+
+/// What makes a run of another one on the way, in the words of the command, which then has them.
+std::vector<std::string> flags_to(const dialects::RunConfig& before,
+                                  const dialects::RunConfig& after,
+                                  std::optional<EditedCommand>& command) {
+  std::optional<std::vector<std::string>> flags;
+  if (command) flags = command->change_to(after);
+  return flags ? *flags : flags_between(before, after);
 }
 
 /// A legal set of changes, made on the way.
@@ -224,12 +255,15 @@ class PathSearch {
  public:
   PathSearch(const ChangeEnds& ends, const std::vector<KnobGain>& changes, double today_per_s,
              double goal_per_s)
-      : ends_(ends), changes_(changes), start_(start_of(ends)) {
+      : ends_(ends),
+        changes_(changes),
+        start_(start_of(ends)),
+        command_(edited_command_of(ends, start_)) {
     MOETUNE_CHECK(changes.size() < kMostBits, "{} changes are too many", changes.size());
     all_ = (Set{1} << changes.size()) - 1;
     for (size_t i = 0; i < changes.size(); ++i) {
       const std::string& knob = changes[i].knob;
-      if (knob == kLayoutFlag) layout_ |= Set{1} << i;
+      if (is_of_stages(changes[i])) layout_ |= Set{1} << i;
       if (knob == "pp" || knob == "vpp") pipeline_ |= Set{1} << i;
       if (knob == kSchedule) schedule_ |= Set{1} << i;
       if (knob == "vpp" && (ends.today.knobs.vpp == 1) != (ends.goal.knobs.vpp == 1)) {
@@ -257,7 +291,7 @@ class PathSearch {
   /// Stages that are written come with the pipeline that they are of, and a schedule with stages of
   /// another kind: see changed_run.
   [[nodiscard]] Set with_followers(Set set) const {
-    if (has_whole_pipeline(set)) set |= layout_;
+    if (has_whole_pipeline(set) || (set & layout_) != 0) set |= layout_;
     return (set & kind_of_stages_) != 0 ? set | schedule_ : set;
   }
   [[nodiscard]] bool has_whole_pipeline(Set set) const {
@@ -360,8 +394,8 @@ class PathSearch {
       step.is_priced = step.is_priced || planner::has_price_in_time(change->knob);
     }
     if (ends_.words != nullptr) {
-      step.flags = flags_between(config_on_way(*ends_.words, start_, before.run),
-                                 config_on_way(*ends_.words, start_, after.run));
+      step.flags = flags_to(config_on_way(*ends_.words, start_, before.run),
+                            config_on_way(*ends_.words, start_, after.run), command_);
     }
     step.speed = predicted_speed(after.run, ends_.calibration, after.tokens_per_s);
     step.speed_ratio = after.tokens_per_s / before.tokens_per_s;
@@ -369,15 +403,18 @@ class PathSearch {
     step.peak_bytes = after.peak_bytes;
     step.allocated_bytes = after.allocated_bytes;
     step.verdict = after.verdict;
+    step.is_within = after.is_within;
+    step.run = after.run;
     return step;
   }
 
   const ChangeEnds& ends_;
   const std::vector<KnobGain>& changes_;
   PlanRun start_;
+  std::optional<EditedCommand> command_;  ///< with the flags of the steps so far
   Set all_ = 0;
   Set taken_ = 0;
-  Set layout_ = 0;          ///< the change of the written stages
+  Set layout_ = 0;          ///< the changes of the stages alone
   Set pipeline_ = 0;        ///< the changes of the number of stages
   Set schedule_ = 0;        ///< the change of the order of forwards and backwards
   Set kind_of_stages_ = 0;  ///< the change from one stage a rank to virtual ones, or back
@@ -388,6 +425,11 @@ class PathSearch {
 
 std::vector<KnobGain> differences(const PlanRun& from, const PlanRun& to) {
   std::vector<KnobGain> changes;
+  const auto written = [](const PlanRun& run) {
+    const std::string layout = planner::pipeline_layout_of(run);
+    return layout.empty() ? std::string(kNoLayout) : layout;
+  };
+  const bool has_other_stages = !have_same_stages(from, to) || written(from) != written(to);
   const auto add = [&](std::string_view name, std::string before, std::string after) {
     if (before == after) return;
     changes.push_back({std::string(name), std::move(before), std::move(after), {}, {}, {}});
@@ -396,16 +438,14 @@ std::vector<KnobGain> differences(const PlanRun& from, const PlanRun& to) {
     // Replicas are what the other sizes leave.
     if (row.name == "dp" || is_idle(*to.model, row)) continue;
     if (row.name == "fsdp" && (has_nothing_to_shard(from) || has_nothing_to_shard(to))) continue;
+    // Layers of the ends follow the other stages.
+    if (has_other_stages && is_of_ends(row.name)) continue;
     // Which layers, where none are recomputed as a whole.
     if (row.name.starts_with("recompute_") && !to.knobs.recompute.has(spec::PlanRecompute::full)) {
       continue;
     }
     add(row.name, get_plan_knob(from.knobs, row), get_plan_knob(to.knobs, row));
   }
-  const auto written = [](const PlanRun& run) {
-    const std::string layout = planner::pipeline_layout_of(run);
-    return layout.empty() ? std::string(kNoLayout) : layout;
-  };
   const auto schedule = [](const PlanRun& run) {
     return run.holds_all_micro_batches ? "all forwards first" : "1F1B";
   };
@@ -420,15 +460,19 @@ void judge_changes(const ChangeEnds& ends, std::vector<KnobGain>& changes) {
   const PlanRun start = start_of(ends);
   const double speed = rate_of_tokens(start, ends.calibration);
   const double bytes = planner::predict_memory(start).peak_bytes();
+  const std::optional<EditedCommand> command = edited_command_of(ends, start);
   for (KnobGain& change : changes) {
-    const bool is_layout = change.knob == kLayoutFlag;
+    const bool is_layout = is_of_stages(change);
     const ChangedRun changed =
         changed_run(start, ends.goal, {&change}, is_layout, ends.calibration.rates, false);
     if (ends.words != nullptr) {
       dialects::RunConfig after = config_on_way(*ends.words, start, changed.run);
       // Also where these stages are of another pipeline.
-      if (is_layout) after.pipeline_layout = change.to == kNoLayout ? "" : change.to;
-      change.flags = flags_between(config_on_way(*ends.words, start, start), std::move(after));
+      if (change.knob == kLayoutFlag) {
+        after.pipeline_layout = change.to == kNoLayout ? "" : change.to;
+      }
+      std::optional<EditedCommand> edited = command;
+      change.flags = flags_to(config_on_way(*ends.words, start, start), after, edited);
     }
     if (!changed.broken_rule.empty()) {
       change.broken_rule = changed.broken_rule;

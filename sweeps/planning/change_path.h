@@ -44,7 +44,9 @@ struct PathStep {
   double peak_bytes = 0;           ///< of the worst rank, with graph pools and dispatcher buffers
   double allocated_bytes = 0;      ///< the same without these
   Verdict verdict = Verdict::fits;
-  bool is_priced = true;  ///< in time, at least one of its changes
+  bool is_priced = true;          ///< in time, at least one of its changes
+  bool is_within = false;         ///< its predicted peak is: what plans are made of
+  tuner::planner::PlanRun run{};  ///< with this step
 
   /// speed_ratio - 1; none where that is 0 because nothing of it has a price.
   [[nodiscard]] std::optional<double> gain() const {

@@ -257,6 +257,11 @@ std::string load_text(double load) {
 
 std::string fits_up_to(double load) { return "; fits up to an imbalance of " + load_text(load); }
 
+std::string routing_assumption(double load) {
+  return fmt::format("the busiest rank's experts receive {:.2f} of their share{}", load,
+                     load == 1 ? " (balanced routing, assumed; --imbalance says otherwise)" : "");
+}
+
 std::string load_words(const planner::PlanRun& run, const RunEstimate& estimate) {
   if (run.model->num_experts == 0) return "";
   if (estimate.load_that_fits > 0) return fits_up_to(estimate.load_that_fits);

@@ -81,6 +81,9 @@ inline Verdict verdict_of(const tuner::planner::PlanRun& run, double peak_bytes,
   return verdict_of(run, peak_bytes, peak_bytes, capacity_bytes);
 }
 
+/// What load of the busiest experts is assumed: for runs of models with experts.
+std::string routing_assumption(double load);
+
 /// Of RunEstimate::load_that_fits, behind a verdict: "; fits up to an imbalance of 1.37".
 std::string fits_up_to(double load);
 /// What a run bears, for people, behind its verdict; empty without experts.

@@ -19,6 +19,7 @@
 #include "kernels/base/error.h"
 #include "sweeps/config_files.h"
 #include "sweeps/load.h"
+#include "sweeps/planning/run_stages.h"
 #include "sweeps/planning/token_limit.h"
 #include "sweeps/planning/unsaid_settings.h"
 #include "tuner/planner/rules.h"
@@ -370,6 +371,13 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   run.pass_sequences = config.pass_sequences;
   run.takes_padded_deepep = dialects::takes_padded_deepep(config);
   keep_rules(config, run, owned.assumed);
+  if (run.stages.empty()) {
+    run.stages = stages_of_command(config, run, owned.assumed);
+    // Stages have been made of these.
+    for (const std::string& key : dialects::keys_of_counted_ends(config)) {
+      std::erase(owned.settings.known, key);
+    }
+  }
   if (std::string text = left_to_recipe(config, run); !text.empty()) {
     owned.assumed.push_back(std::move(text));
   }

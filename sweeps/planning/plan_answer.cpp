@@ -14,6 +14,7 @@
 
 #include "kernels/base/parallel_for.h"
 #include "kernels/base/units.h"
+#include "sweeps/planning/set_against.h"
 #include "tuner/planner/played_plan.h"
 #include "tuner/planner/rules.h"
 
@@ -231,9 +232,10 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
   const auto start = std::chrono::steady_clock::now();
   result.answer = planner::search_plans(question, calibration.rates);
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  EstimateContext context;
-  context.is_load_stated = true;
-  context.memory_ratio = question.memory_ratio;
+  if (against) {
+    result.against = set_against(question, calibration, *against, words, result.answer);
+  }
+  const EstimateContext context = context_of(question);
   for (const planner::PlannedConfig& config : result.answer.best) {
     result.estimates.push_back(estimate_run(run_with(question, config), calibration, context));
   }
@@ -241,45 +243,10 @@ PlanResult make_plan(const PlanQuestion& question, const Calibration& calibratio
     result.thumbs = opinions(question, result.answer);
     result.helps = helps_of(question, result.answer, calibration);
   }
-  if (against) {
-    Against theirs;
-    theirs.run = *against;
-    theirs.run.load = question.load;
-    // A command of Megatron without a layout has the stages that Megatron makes. Plans for
-    // torchtitan have no stages by hand, and today's run is priced as they are.
-    if (against->is_of_megatron && against->stages.empty() && against->knobs.pp > 1 &&
-        planner::splits_by_itself(*against)) {
-      theirs.run.stages = planner::unwritten_stages(*against);
-    }
-    theirs.estimate = estimate_run(theirs.run, calibration, context);
-    const double peak = theirs.estimate.memory.peak_bytes();
-    theirs.missing_bytes = missing_bytes(question, peak);
-    if (!result.answer.best.empty()) {
-      const PlanRun ours = run_with(question, result.answer.best.front());
-      theirs.changes = differences(theirs.run, ours);
-      const double capacity = capacity_of(question);
-      // No command leads from one engine to another: what runs on the way, and how fast, is
-      // neither's.
-      const bool has_way = ours.is_of_megatron == theirs.run.is_of_megatron;
-      const ChangeEnds ends = {theirs.run, ours, capacity, calibration, has_way ? words : nullptr};
-      judge_changes(ends, theirs.changes);
-      if (has_way) {
-        theirs.path = change_path(ends, theirs.changes, theirs.estimate.predicted_tokens_per_s,
-                                  result.estimates.front().predicted_tokens_per_s);
-      } else {
-        theirs.notes.emplace_back(
-            "the plan is for another engine than yours: its speed is of both engine and choices, "
-            "there are no steps to it, and each change is tried on yours");
-      }
-    }
-    result.against = std::move(theirs);
-  }
   const std::string assumption = spec::model_assumption(*question.model);
   if (!assumption.empty()) result.assumptions.push_back(assumption);
   if (question.model->num_experts > 0) {
-    result.assumptions.push_back(fmt::format(
-        "the busiest rank's experts receive {:.2f} of their share{}", question.load,
-        question.load == 1 ? " (balanced routing, assumed; --imbalance says otherwise)" : ""));
+    result.assumptions.push_back(routing_assumption(question.load));
   }
   using spec::dialects::Dialect;
   const Dialect engine = question.is_of_megatron ? Dialect::megatron_lm : Dialect::torchtitan;

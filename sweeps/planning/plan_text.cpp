@@ -44,7 +44,19 @@ std::string choices_text(const planner::PlanRun& run) {
   const spec::PlanKnobs& k = run.knobs;
   std::vector<std::string> parts = {"recompute " + recompute_text(k)};
   if (k.fsdp != spec::Fsdp::none) parts.push_back("FSDP");
-  if (k.cross_entropy == spec::CrossEntropy::chunked) parts.push_back("chunked loss");
+  // The usual one goes without saying.
+  if (k.cross_entropy != spec::CrossEntropy::native) {
+    parts.push_back(fmt::format("{} loss", name_of(k.cross_entropy)));
+  }
+  // Adam with moments or masters in fewer bits has to be it.
+  if (k.precision_aware_optimizer) parts.emplace_back("precision-aware optimizer");
+  if (k.optimizer_offload_ratio > 0) {
+    parts.push_back(fmt::format("optimizer {:.0f} % in the host's memory",
+                                100 * static_cast<double>(k.optimizer_offload_ratio)));
+  }
+  if (!k.offload.empty()) parts.push_back("offload " + k.offload.text());
+  if (!k.fused_attention && !planner::has_own_modules(run)) parts.emplace_back("unfused attention");
+  if (planner::has_own_modules(run)) parts.emplace_back("Megatron-Core's own modules");
   if (k.ep > 1) parts.push_back(std::string(name_of(k.dispatcher)));
   if (k.overlap_moe_expert_parallel_comm) parts.push_back("EP overlap");
   if (k.cp > 1 && k.cp_comm_type != spec::PlanCp::p2p) {

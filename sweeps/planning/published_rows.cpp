@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "engine/spec/hardware_names.h"
-#include "engine/spec/pipeline_layout.h"
 #include "kernels/base/error.h"
 #include "sweeps/planning/flops_accounting.h"
 #include "sweeps/planning/machines.h"
@@ -22,9 +21,11 @@
 #include "sweeps/planning/row_completion.h"
 #include "sweeps/planning/row_flags.h"
 #include "sweeps/planning/row_layout.h"
+#include "sweeps/planning/row_model.h"
 #include "sweeps/planning/row_reader.h"
 #include "sweeps/planning/row_recompute.h"
 #include "sweeps/planning/row_software.h"
+#include "sweeps/planning/row_stages.h"
 #include "sweeps/planning/row_words.h"
 #include "sweeps/planning/token_limit.h"
 
@@ -274,7 +275,8 @@ void read_precision(const RowReader& row, PlanKnobs& knobs, Assumed& assumed) {
 }
 
 void read_dispatcher(const RowReader& row, PublishedRow& result) {
-  if (!row.has("dispatcher")) return;
+  // A dense model sends nothing.
+  if (!row.has("dispatcher") || result.model->num_experts == 0) return;
   PlanKnobs& knobs = result.run.knobs;
   const std::string text = row.text("dispatcher");
   const RowFlags flags(row);
@@ -322,6 +324,10 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
       sequences.empty() || (!is_none_word(sequences) && switch_word(sequences).value_or(true));
   const std::string task = row.text("task");
   knobs.task = meant("task", task, task_word(task), spec::TrainingTask::pretrain, assumed);
+  if (const std::string_view what = unpriced_in_task(task); !what.empty()) {
+    assumed.push_back(fmt::format("task {} for {}: {} is not priced", spec::name_of(knobs.task),
+                                  row_word_shown(task), what));
+  }
   read_adapters(row, result);
   // A factor below 0 is how Megatron says that nothing is dropped.
   const bool is_dropless = row.has("capacity_factor") && row.at("capacity_factor").is_number() &&
@@ -345,28 +351,6 @@ void read_knobs(const RowReader& row, PublishedRow& result) {
   read_other_knobs(row, knobs, assumed);
   read_padding(row, knobs, assumed);
   result.num_unknown += static_cast<int>(result.not_understood.size());
-}
-
-void read_stages(const RowReader& row, tuner::planner::PlanRun& run) {
-  if (row.has("pipeline_layout")) {
-    run.stages =
-        spec::pipeline_stages_for(row.text("pipeline_layout"), run.knobs.pp, run.model->num_layers);
-    return;
-  }
-  if (!row.has("pipeline_split") || !row.at("pipeline_split").is_array()) return;
-  int64_t layers = 0;
-  for (const json& count : row.at("pipeline_split")) {
-    if (!count.is_number_integer() || count.get<int64_t>() < 0 ||
-        count.get<int64_t>() > run.model->num_layers) {
-      throw base::UsageError("pipeline_split is no list of layers");
-    }
-    run.stage_layers.push_back(count.get<int64_t>());
-    layers += run.stage_layers.back();
-  }
-  if (static_cast<int64_t>(run.stage_layers.size()) != run.knobs.pp ||
-      layers != run.model->num_layers) {
-    throw base::UsageError("pipeline_split does not add up to pp stages of the model's layers");
-  }
 }
 
 /// A measured figure, or none where it is no number: the run is priced all the same.
@@ -544,7 +528,8 @@ void read_machine_and_model(const RowReader& row, const std::string& source, Pub
     result.assumed.push_back(std::move(text));
   }
   result.model = std::make_shared<const spec::ModelSpec>(
-      spec::model_from_json(row.at("model"), spec::Source(source + " " + result.id + " model")));
+      spec::model_from_json(model_of_row(row.at("model"), result.assumed),
+                            spec::Source(source + " " + result.id + " model")));
   result.run.model = result.model.get();
   const std::string assumption = spec::model_assumption(*result.model);
   if (!assumption.empty()) result.assumed.push_back(assumption);
@@ -585,7 +570,7 @@ PublishedRow row_of(const json& stated, const std::string& source, size_t number
     result.routing = routing_word(routing).value_or("unknown");
     read_software(row, result);
     read_knobs(row, result);
-    read_stages(row, result.run);
+    read_stages(row, result);
     result.run.ep_chunks = chunks_of_row(row);
     read_batch(row, result);
     check_tokens(result.run);

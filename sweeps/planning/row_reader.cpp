@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <string_view>
 
 #include "kernels/base/error.h"
@@ -22,6 +23,16 @@ bool says_nothing(const json& value) {
   return value.is_object() && std::ranges::all_of(value, [](const json& part) {
            return says_nothing(part) || (part.is_array() && part.empty());
          });
+}
+
+/// Of a text that is nothing else; -1 for other values.
+int64_t whole_number_in(const json& value) {
+  if (!value.is_string()) return -1;
+  const auto& text = value.get_ref<const std::string&>();
+  int64_t number = -1;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  return read.ec == std::errc() && read.ptr == end ? number : -1;
 }
 
 [[noreturn]] void fail_in_row(const char* key, const std::string& expected) {
@@ -46,7 +57,8 @@ int64_t RowReader::integer(const char* key, int64_t otherwise, int64_t min) cons
   if (!has(key)) return otherwise;
   constexpr int64_t kMost = int64_t{1} << 28;
   const json& value = at(key);
-  const double number = value.is_number() ? value.get<double>() : -1;
+  const double number =
+      value.is_number() ? value.get<double>() : static_cast<double>(whole_number_in(value));
   if (number < static_cast<double>(min) || number > static_cast<double>(kMost) ||
       number != static_cast<double>(static_cast<int64_t>(number))) {
     fail_in_row(key, fmt::format("a whole number from {} to {}", min, kMost));

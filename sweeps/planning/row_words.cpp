@@ -36,8 +36,11 @@ constexpr Spelling<spec::TrainingTask> kTasks[] = {
     {"fine_tuning", spec::TrainingTask::sft},
     {"fine_tune", spec::TrainingTask::sft},
     {"full_finetuning", spec::TrainingTask::sft},
+    {"full_sft", spec::TrainingTask::sft},
     {"supervised_fine_tuning", spec::TrainingTask::sft},
-    {"peft", spec::TrainingTask::lora}};
+    {"peft", spec::TrainingTask::lora},
+    {"qlora", spec::TrainingTask::lora},
+    {"dora", spec::TrainingTask::lora}};
 constexpr Spelling<const char*> kRoutings[] = {{"", "unknown"},
                                                {"unknown", "unknown"},
                                                {"force_balanced", "forced_balance"},
@@ -276,6 +279,12 @@ bool leaves_scaling_open(std::string_view text) {
 }
 std::optional<spec::TrainingTask> task_word(std::string_view text) {
   return meaning_of(text, kTasks);
+}
+std::string_view unpriced_in_task(std::string_view text) {
+  const std::string word = plain_word(text);
+  if (word == "qlora") return "that frozen weights have 4 bits";
+  if (word == "dora") return "that lengths of rows are trained";
+  return {};
 }
 std::optional<std::string> routing_word(std::string_view text) {
   const std::string word = plain_word(text);

@@ -32,6 +32,8 @@ std::optional<spec::PrecisionRecipe> precision_word(std::string_view text);
 /// Whether it is FP8 and leaves the scaling open.
 bool leaves_scaling_open(std::string_view text);
 std::optional<spec::TrainingTask> task_word(std::string_view text);
+/// What of such a task has no price beside that of its kind; empty: nothing.
+std::string_view unpriced_in_task(std::string_view text);
 /// forced_balance, natural or unknown, which no text is.
 std::optional<std::string> routing_word(std::string_view text);
 std::optional<spec::OptimizerKind> optimizer_word(std::string_view text);

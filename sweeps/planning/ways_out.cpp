@@ -4,8 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <chrono>
-#include <functional>
 #include <limits>
 #include <string_view>
 #include <utility>
@@ -22,68 +23,111 @@ using planner::PlanRun;
 
 namespace {
 
-/// A change of a run that frees memory.
-struct LeanChange {
-  std::string what;                     ///< for people, with the options that make it
-  std::vector<std::string_view> knobs;  ///< those that it changes
-  std::function<void(PlanRun&)> make;
+/// A knob's value, as --fix takes it.
+struct FixedValue {
+  std::string_view knob;
+  std::string value;
 };
 
+/// A change of a run that frees memory: other values of knobs, or half the sequence.
+struct LeanChange {
+  std::string what;  ///< for people
+  std::vector<FixedValue> values;
+  bool halves_sequence = false;
+};
+
+constexpr std::string_view kRatio = "optimizer_offload_ratio";
+constexpr std::string_view kGradients = "main_grads";
+
+/// "--fix main_grads=bf16 --fix ...": all that the change makes of a run of the question.
+std::string options_of(const LeanChange& change, const PlanQuestion& question) {
+  if (change.halves_sequence) {
+    return fmt::format("--seq {} --gbs {}", question.seq_length / 2, question.global_batch_size);
+  }
+  std::string text;
+  for (const FixedValue& one : change.values) {
+    text += fmt::format("{}--fix {}={}", text.empty() ? "" : " ", one.knob, one.value);
+  }
+  return text;
+}
+
+/// The optimizer that takes narrow gradients, and is needed for all else.
+std::vector<FixedValue> with_aware(std::vector<FixedValue> values, const PlanQuestion& question) {
+  if (question.is_of_megatron) values.push_back({"precision_aware_optimizer", "true"});
+  return values;
+}
+
 std::vector<LeanChange> lean_changes(const PlanQuestion& question) {
-  const auto narrow_moments = [](PlanRun& run) {
-    run.knobs.exp_avg = run.knobs.exp_avg_sq = spec::StateType::bf16;
-    run.knobs.precision_aware_optimizer = true;
-  };
-  const auto narrow_gradients = [](PlanRun& run) {
-    run.knobs.main_grads = spec::StateType::bf16;
-    run.knobs.precision_aware_optimizer = true;
-  };
-  const auto offload = [](PlanRun& run) {
-    run.knobs.optimizer_offload_ratio = 1;
-    run.knobs.precision_aware_optimizer = true;
-  };
-  constexpr std::string_view kAware = "precision_aware_optimizer";
-  constexpr std::string_view kRatio = "optimizer_offload_ratio";
-  return {
-      {"moments of 16 bits (--fix exp_avg=bf16 --fix exp_avg_sq=bf16)",
-       {"exp_avg", "exp_avg_sq", kAware},
-       narrow_moments},
-      {"gradients of 16 bits (--fix main_grads=bf16)", {"main_grads", kAware}, narrow_gradients},
-      {"the optimizer's state in the host's memory (--fix optimizer_offload_ratio=1)",
-       {kRatio, kAware},
-       offload},
-      {"gradients of 16 bits, and the optimizer's state in the host's memory",
-       {"main_grads", kRatio, kAware},
-       [=](PlanRun& run) {
-         narrow_gradients(run);
-         offload(run);
-       }},
-      {fmt::format("half the sequence (--seq {})", question.seq_length / 2), {}, [](PlanRun& run) {
-         run.seq_length = std::max<int64_t>(1, run.seq_length / 2);
-       }}};
+  const FixedValue narrow = {kGradients, "bf16"};
+  std::vector<LeanChange> changes = {
+      {"moments of 16 bits", with_aware({{"exp_avg", "bf16"}, {"exp_avg_sq", "bf16"}}, question)},
+      {"gradients of 16 bits", with_aware({narrow}, question)}};
+  constexpr int kTenths = 10;
+  for (int tenth = 1; tenth <= kTenths; ++tenth) {
+    const FixedValue ratio = {kRatio,
+                              tenth == kTenths ? std::string("1") : fmt::format("0.{}", tenth)};
+    const std::string share =
+        tenth == kTenths ? std::string() : fmt::format("{} % of ", 10 * tenth);
+    changes.push_back({fmt::format("{}the optimizer's state in the host's memory", share),
+                       with_aware({ratio}, question)});
+    changes.push_back(
+        {fmt::format("gradients of 16 bits, and {}the optimizer's state in the host's memory",
+                     share),
+         with_aware({narrow, ratio}, question)});
+  }
+  changes.push_back({"half the sequence", {}, true});
+  return changes;
+}
+
+const spec::PlanKnobRow& knob_row_of(const FixedValue& one) {
+  return *spec::find_plan_knob(one.knob);
+}
+
+/// Whether the question has one of the values already, but for the optimizer that others need, or
+/// sends more of the state away.
+bool is_made(const LeanChange& change, const PlanQuestion& question) {
+  return std::ranges::any_of(change.values, [&](const FixedValue& one) {
+    if (one.knob == "precision_aware_optimizer") return false;
+    spec::PlanKnobs knobs = question.base;
+    set_plan_knob(knobs, knob_row_of(one), one.value);
+    if (one.knob == kRatio) {
+      return knobs.optimizer_offload_ratio <= question.base.optimizer_offload_ratio;
+    }
+    return have_same(knob_row_of(one), knobs, question.base);
+  });
 }
 
 /// With one change, what is missing of the nearest misses then: the least of all. Infinite where
 /// none of them can have the change.
 WayOut way_by(const LeanChange& change, const PlanQuestion& question,
               const planner::PlanAnswer& answer) {
-  const double capacity =
-      static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio;
+  const double capacity = capacity_of(question);
   double least = std::numeric_limits<double>::infinity();
   bool is_sure = false;
   for (const planner::PlannedConfig& miss : answer.nearest) {
     PlanRun run = run_with(question, miss);
-    change.make(run);
+    for (const FixedValue& one : change.values)
+      set_plan_knob(run.knobs, knob_row_of(one), one.value);
+    if (change.halves_sequence) run.seq_length = std::max<int64_t>(1, run.seq_length / 2);
+    // What is fixed stays.
+    if (question.keeps != nullptr && !question.keeps(run.knobs)) continue;
     if (planner::broken_rule(run) != nullptr) continue;
-    const bool is_sayable = std::ranges::all_of(change.knobs, [&](std::string_view knob) {
-      return question.can_say == nullptr || question.can_say(run.knobs, knob);
+    const bool is_sayable = std::ranges::all_of(change.values, [&](const FixedValue& one) {
+      return question.can_say == nullptr || question.can_say(run.knobs, one.knob);
     });
     if (!is_sayable) continue;
     const double peak = planner::predict_memory(run).peak_bytes();
     least = std::min(least, missing_bytes(question, peak));
     is_sure = is_sure || verdict_of(run, peak, capacity) == Verdict::fits;
   }
-  return {change.what, least, least <= 0 && !is_sure};
+  return {fmt::format("{} ({})", change.what, options_of(change, question)), least,
+          least <= 0 && !is_sure};
+}
+
+/// Whether it is a part of the state that goes to the host's memory.
+bool is_partial(const LeanChange& change) {
+  return std::ranges::any_of(
+      change.values, [](const FixedValue& one) { return one.knob == kRatio && one.value != "1"; });
 }
 
 void add_changes(const PlanQuestion& question, const planner::PlanAnswer& answer,
@@ -91,12 +135,27 @@ void add_changes(const PlanQuestion& question, const planner::PlanAnswer& answer
   // A change that frees next to nothing of what is missing is no way out.
   constexpr double kLeastShare = 0.01;
   const double before = missing_bytes(question, answer.nearest.front().peak_bytes);
+  // Of the parts of the state the least that fits is told, else all of it: alone, and beside narrow
+  // gradients.
+  std::array<bool, 2> has_ratio{};
   for (const LeanChange& change : lean_changes(question)) {
+    if (is_made(change, question)) continue;
+    const auto has = [&](std::string_view knob) {
+      return std::ranges::find(change.values, knob, &FixedValue::knob) != change.values.end();
+    };
+    const bool is_of_state = has(kRatio);
+    bool& is_told = has_ratio[has(kGradients) ? 1 : 0];
+    if (is_of_state && is_told) continue;
     WayOut way = way_by(change, question, answer);
-    if (way.missing_bytes <= (1 - kLeastShare) * before) ways.push_back(std::move(way));
+    if (is_partial(change) && way.missing_bytes > 0) continue;
+    if (way.missing_bytes > (1 - kLeastShare) * before) continue;
+    if (is_of_state) is_told = true;
+    ways.push_back(std::move(way));
   }
   std::ranges::stable_sort(ways, {}, &WayOut::missing_bytes);
 }
+
+int64_t odd_part(int64_t count) { return count >> std::countr_zero(static_cast<uint64_t>(count)); }
 
 /// The smallest number of devices on which something fits. That changes the layouts, too, so it
 /// takes a search, whose time is bounded.
@@ -113,11 +172,15 @@ std::optional<WayOut> more_devices(const PlanQuestion& question, const std::stri
     more.wants_space = false;
     const planner::PlanAnswer found = planner::search_plans(more, calibration.rates);
     if (found.num_fit > 0) {
-      const double capacity = static_cast<double>(machine->memory_bytes) * more.memory_ratio;
+      // The usual batch has the odd factor of the devices.
+      const std::string batch = odd_part(devices) == odd_part(question.hardware->num_devices())
+                                    ? std::string()
+                                    : fmt::format(" --gbs {}", question.global_batch_size);
+      const double capacity = capacity_of(more);
       const bool is_sure = std::ranges::any_of(found.best, [&](const planner::PlannedConfig& plan) {
         return verdict_of(run_with(more, plan), plan.peak_bytes, capacity) == Verdict::fits;
       });
-      return WayOut{fmt::format("{} devices (--gpus {})", devices, devices),
+      return WayOut{fmt::format("{} devices (--gpus {}{})", devices, devices, batch),
                     missing_bytes(more, found.best.front().peak_bytes), !is_sure};
     }
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;

@@ -13,6 +13,7 @@
 #include "profiler/analysis/trace_figures.h"
 #include "profiler/analysis/trace_windows.h"
 #include "reports/or_null.h"
+#include "sweeps/runs/known_run.h"
 #include "sweeps/table.h"
 
 namespace moetune::sweeps {
@@ -164,7 +165,8 @@ ComparedFigure compared(const std::string& name, const std::string& unit, StepVa
 
 Figures figures_of(const RunDiagnosis& run, WindowKind kind) {
   Figures figures;
-  if (run.facts) add_logged(*run.facts, figures);
+  // A rate by the profiler's step times would be another figure than one of a log.
+  if (run.facts) add_logged(run.facts->step_time ? known_run(run).facts : *run.facts, figures);
   if (run.traces) add_traced(*run.traces, kind, figures);
   return figures;
 }
@@ -323,7 +325,9 @@ RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after
     comparison.notes.push_back(
         fmt::format("the {} run ended as {}", which, spec::name_of(run.facts->status)));
   };
-  if (before.facts && after.facts) add_differences(*before.facts, *after.facts, comparison);
+  if (before.facts && after.facts) {
+    add_differences(known_run(before).facts, known_run(after).facts, comparison);
+  }
   status_note(before, "first");
   status_note(after, "second");
   return comparison;

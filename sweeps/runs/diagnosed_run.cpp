@@ -14,6 +14,8 @@
 #include "kernels/base/units.h"
 #include "profiler/analysis/kernel_classes.h"
 #include "sweeps/runs/echoed_config.h"
+#include "sweeps/runs/known_run.h"
+#include "sweeps/runs/other_config.h"
 #include "sweeps/runs/run_folder.h"
 #include "sweeps/runs/seen_world.h"
 #include "sweeps/runs/stated_config.h"
@@ -62,45 +64,12 @@ FoundWall wall_of(const RunDiagnosis& diagnosis) {
   found.sub_cause = wall.sub_cause;
   found.ceilings = profiler::by_name(wall.ceilings);
   found.cause_ceilings = profiler::by_name(wall.sub_ceilings);
+  found.loader = wall.loader;
   found.groups = wall.groups;
   found.kernels = wall.kernels;
   found.is_offload_one_way = wall.is_offload_one_way;
   if (!wall.is_memory_short) found.needless_recompute_ratio = wall.recompute_ratio;
   return found;
-}
-
-/// What the logs say wins; a null is filled by what the traces and the configuration say. Every key
-/// is there, null where nothing is known.
-json merged_run(const RunDiagnosis& diagnosis, const json& of_traces) {
-  json run = to_json(diagnosis.facts.value_or(RunFacts{}));
-  if (!diagnosis.facts) {
-    for (const char* key : {"framework", "status", "num_steps"}) run[key] = nullptr;
-  }
-  const auto fill = [](json& object, const std::string& key, const json& value) {
-    if (!object.contains(key) || object[key].is_null()) object[key] = value;
-  };
-  for (const auto& [key, value] : of_traces.items()) fill(run, key, value);
-  run["parallel_by_traces"] = json::array();
-  for (const ParallelSizeRow& row : parallel_sizes()) {
-    const std::optional<int64_t> size = diagnosis.traced_sizes.*row.size;
-    if (!size) continue;
-    fill(run["parallel"], row.name, *size);
-    run["parallel_by_traces"].push_back(row.name);
-  }
-  if (!diagnosis.config) return run;
-  const spec::PlanKnobs& knobs = diagnosis.config->knobs;
-  for (const ParallelSizeRow& row : parallel_sizes()) {
-    if (row.knob != nullptr) fill(run["parallel"], row.name, knobs.*row.knob);
-  }
-  const std::string model = model_words(*diagnosis.config);
-  if (!model.empty()) fill(run, "model", model);
-  if (!diagnosis.config->model.empty()) fill(run, "model_sizes", diagnosis.config->model);
-  fill(run, "micro_batch_size", knobs.micro_batch_size);
-  if (diagnosis.config->global_batch_size > 0) {
-    fill(run, "global_batch_size", diagnosis.config->global_batch_size);
-  }
-  if (diagnosis.config->seq_length > 0) fill(run, "seq_length", diagnosis.config->seq_length);
-  return run;
 }
 
 /// The wall where no share of a step tells it: of a run that is out of memory, or without traces.
@@ -127,60 +96,6 @@ json wall_without_shares(const RunDiagnosis& diagnosis) {
   wall["unknown_ratio"] = nullptr;
   wall["summary"] = facts.reason;
   return wall;
-}
-
-/// "tp 2", "pp 4"
-std::vector<std::string> words_of(const ParallelSizes& sizes) {
-  std::vector<std::string> words;
-  for (const ParallelSizeRow& row : parallel_sizes()) {
-    if (sizes.*row.size) words.push_back(fmt::format("{} {}", row.name, *(sizes.*row.size)));
-  }
-  return words;
-}
-
-std::string sizes_text(const RunFacts& facts) {
-  std::vector<std::string> words = words_of(facts.parallel);
-  const auto add = [&](const char* name, const std::optional<int64_t>& value) {
-    if (value) words.push_back(fmt::format("{} {}", name, *value));
-  };
-  add("micro-batch", facts.micro_batch_size);
-  add("global batch", facts.global_batch_size);
-  add("sequence", facts.seq_length);
-  return fmt::format("{}", fmt::join(words, ", "));
-}
-
-std::string seconds_text(double seconds) {
-  return base::format_ns(static_cast<int64_t>(seconds * 1e9));
-}
-
-/// The most that a rank needed, and the least of those whose reading is of the same kind.
-std::string rank_memory_text(const RunFacts& facts) {
-  if (!facts.peak_memory) return {};
-  const MemoryReading& most = *facts.peak_memory;
-  const MemoryReading* least = nullptr;
-  for (const MemoryReading& reading : facts.memory) {
-    const bool is_alike =
-        reading.kind == most.kind && reading.is_peak == most.is_peak && reading.rank >= 0;
-    if (!is_alike || reading.rank == most.rank) continue;
-    if (least == nullptr || reading.bytes < least->bytes) least = &reading;
-  }
-  const auto words_of = [](const MemoryReading& reading, const char* which) {
-    std::string text = fmt::format("{} {}", base::format_bytes(reading.bytes), which);
-    if (reading.rank >= 0) text += fmt::format(", on rank {}", reading.rank);
-    if (reading.step >= 0) text += fmt::format(" (read after step {})", reading.step);
-    return text;
-  };
-  std::string text = words_of(most, "at most");
-  if (least != nullptr && most.rank >= 0) text += "; " + words_of(*least, "at least");
-  return text;
-}
-
-std::string facts_text(const RunFacts& facts) {
-  std::string text;
-  for (const auto& [name, value] : fact_lines(facts)) {
-    text += fmt::format("{:<9}{}\n", name, value);
-  }
-  return text;
 }
 
 std::string remedy_text(const Remedy& remedy) {
@@ -298,7 +213,8 @@ void add_traced_facts(const AboutRun& about, const RunDiagnosis& diagnosis, RunT
     const auto devices = static_cast<int64_t>(trace.facts.device_names.size());
     run.is_on_one_node = run.is_on_one_node || holds_all(devices);
   }
-  run.has_expert_work = run.has_row_exchange || shows_experts(diagnosis.traces->wall.kernels);
+  run.has_expert_work = shows_experts(diagnosis.traces->wall.kernels) ||
+                        std::ranges::any_of(diagnosis.traces->traces, exchanges_rows);
 }
 
 /// Where no remedy is against the wall, those against other causes look like the answer.
@@ -385,7 +301,7 @@ void add_traced_recompute(const FoundWall& wall, RunDiagnosis& diagnosis, RunToM
 
 /// What is told of a run whose configuration nobody has stands on less.
 void note_unknown_config(const RunToMend& run, RunDiagnosis& diagnosis) {
-  const std::vector<std::string> traced_sizes = words_of(diagnosis.traced_sizes);
+  const std::vector<std::string> traced_sizes = size_words(diagnosis.traced_sizes);
   const std::string layout =
       traced_sizes.empty()
           ? std::string()
@@ -395,7 +311,7 @@ void note_unknown_config(const RunToMend& run, RunDiagnosis& diagnosis) {
       "name {} with --run",
       diagnosis.has_unread_config ? "is understood" : "is known",
       spec::dialects::dialect_row(run.config->dialect).title, layout,
-      diagnosis.has_unread_config ? "another" : "it"));
+      diagnosis.has_unread_config || diagnosis.has_other_config ? "another" : "it"));
 }
 
 void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
@@ -433,19 +349,31 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   }
 }
 
-/// As it was named, else as it stands in a file. One that is not understood is noted: what a log or
-/// traces say is told without it.
+/// As it was named, else as it stands in a file. One that is not understood, or is of another run
+/// than the logs, is noted: what a log or traces say is told without it.
 void add_stated_config(const RunFolder& files, const AboutRun& about, RunDiagnosis& diagnosis) {
   const int64_t world_size = world_size_of(diagnosis).value_or(0);
+  const RunFacts* logged = diagnosis.facts ? &*diagnosis.facts : nullptr;
   if (!about.read_config) {
-    StatedConfig stated = config_of_files(files, world_size, diagnosis.notes);
+    StatedConfig stated = config_of_files(files, logged, world_size, diagnosis.notes);
     diagnosis.config = std::move(stated.config);
+    diagnosis.config_source = std::move(stated.source);
     diagnosis.has_unread_config = stated.has_unread;
+    diagnosis.has_other_config = stated.has_other;
     return;
   }
   try {
-    diagnosis.config = about.read_config(world_size);
-    add_notes_of(*diagnosis.config, about.config_source, diagnosis.notes);
+    spec::dialects::RunConfig config = about.read_config(world_size);
+    std::string other;
+    if (logged != nullptr) other = of_other_run(config, about.config_source, *logged);
+    if (!other.empty()) {
+      diagnosis.has_other_config = true;
+      diagnosis.notes.push_back(std::move(other));
+      return;
+    }
+    add_notes_of(config, about.config_source, diagnosis.notes);
+    diagnosis.config = std::move(config);
+    diagnosis.config_source = about.config_source;
   } catch (const base::UsageError& error) {
     if (!diagnosis.facts && !diagnosis.traces) throw;
     diagnosis.has_unread_config = true;
@@ -453,9 +381,9 @@ void add_stated_config(const RunFolder& files, const AboutRun& about, RunDiagnos
   }
 }
 
-}  // namespace
-
-bool may_exchange_rows(const profiler::ImportedTrace& trace) {
+/// Rows of experts between ranks, or what may be such. `counts_messages`: a kernel that sends and
+/// receives, too, of which nothing else is known.
+bool has_exchange(const profiler::ImportedTrace& trace, bool counts_messages) {
   using profiler::KernelClass;
   const auto is_one_of = [](std::string_view text, std::initializer_list<std::string_view> words) {
     return std::ranges::any_of(
@@ -470,7 +398,8 @@ bool may_exchange_rows(const profiler::ImportedTrace& trace) {
       const std::string& collective = trace.names[trace.comms[op.comm].collective];
       // Several messages at once.
       const bool is_any = collective == "coalesced" || collective == profiler::kSendAndReceive;
-      if (is_any || is_one_of(collective, {"all_to_all", "alltoall", "AllToAll"})) return true;
+      if (is_any && counts_messages) return true;
+      if (is_one_of(collective, {"all_to_all", "alltoall", "AllToAll"})) return true;
       continue;
     }
     const std::string& name = trace.names[op.name];
@@ -481,8 +410,9 @@ bool may_exchange_rows(const profiler::ImportedTrace& trace) {
         break;
       case KernelClass::nccl:
       case KernelClass::rccl:
+        if (is_one_of(name, {"AllToAll", "AlltoAll"})) return true;
         // The kernels that do it among other things.
-        if (is_one_of(name, {"SendRecv", "Generic", "AllToAll", "AlltoAll"})) return true;
+        if (counts_messages && is_one_of(name, {"SendRecv", "Generic"})) return true;
         break;
       default:
         if (row_of(*kernel).work != profiler::WorkClass::compute) return true;
@@ -492,48 +422,10 @@ bool may_exchange_rows(const profiler::ImportedTrace& trace) {
   return false;
 }
 
-std::vector<std::pair<std::string, std::string>> fact_lines(const RunFacts& facts) {
-  std::vector<std::pair<std::string, std::string>> lines;
-  const auto add_line = [&](const char* name, std::string value) {
-    if (!value.empty()) lines.emplace_back(name, std::move(value));
-  };
-  std::string run = fmt::format("{}, {} steps", spec::name_of(facts.framework), facts.num_steps);
-  if (facts.world_size) run += fmt::format(", {} ranks", *facts.world_size);
-  if (!facts.device_name.empty()) run += " on " + facts.device_name;
-  add_line("run", one_line(run));
-  add_line("status",
-           one_line(facts.reason.empty()
-                        ? std::string(spec::name_of(facts.status))
-                        : fmt::format("{}: {}", spec::name_of(facts.status), facts.reason)));
-  add_line("layout", sizes_text(facts));
-  std::vector<std::string> speed;
-  if (facts.step_time) {
-    speed.push_back(fmt::format("{} a step ({} to {})", seconds_text(facts.step_time->median_s),
-                                seconds_text(facts.step_time->min_s),
-                                seconds_text(facts.step_time->max_s)));
-  }
-  if (facts.tokens_per_s_per_gpu) {
-    speed.push_back(fmt::format("{:.0f} tokens/s a GPU", *facts.tokens_per_s_per_gpu));
-  }
-  if (facts.tflops_per_gpu) {
-    speed.push_back(fmt::format("{:.1f} TFLOP/s a GPU as logged", *facts.tflops_per_gpu));
-  }
-  add_line("speed", fmt::format("{}", fmt::join(speed, ", ")));
-  add_line("memory", rank_memory_text(facts));
-  if (facts.loss || facts.num_skipped_steps > 0) {
-    std::string loss =
-        facts.loss ? fmt::format("{:.4f} at the end", *facts.loss) : std::string("none was logged");
-    if (facts.num_skipped_steps > 0) loss += fmt::format(", {} skipped", facts.num_skipped_steps);
-    if (facts.num_nan_steps > 0) loss += fmt::format(", {} steps of NaN", facts.num_nan_steps);
-    add_line("loss", loss);
-  }
-  // The first is the status' reason.
-  for (size_t i = 1; i < facts.failures.size(); ++i) {
-    add_line("then", one_line(facts.failures[i].sentence));
-  }
-  for (const std::string& note : facts.notes) add_line("note", one_line(note));
-  return lines;
-}
+}  // namespace
+
+bool may_exchange_rows(const profiler::ImportedTrace& trace) { return has_exchange(trace, true); }
+bool exchanges_rows(const profiler::ImportedTrace& trace) { return has_exchange(trace, false); }
 
 profiler::MemoryFacts said_memory(const std::optional<RunFacts>& facts,
                                   const spec::HardwareSpec* hardware) {
@@ -602,7 +494,7 @@ json to_json(const RunDiagnosis& diagnosis) {
   if (!diagnosis.traces || is_out_of_memory(diagnosis)) {
     document["wall"] = wall_without_shares(diagnosis);
   }
-  document["run"] = merged_run(diagnosis, document["run"]);
+  document["run"] = known_json(diagnosis, document["run"]);
   document["notes"] = diagnosis.notes;
   document["remedies"] = json::array();
   for (const Remedy& remedy : diagnosis.remedies) {
@@ -618,8 +510,7 @@ json to_json(const RunDiagnosis& diagnosis) {
 }
 
 std::string run_text(const RunDiagnosis& diagnosis, std::optional<size_t> width) {
-  std::string text;
-  if (diagnosis.facts) text += facts_text(*diagnosis.facts);
+  std::string text = facts_text(diagnosis, width);
   if (diagnosis.traces) {
     if (!text.empty()) text += '\n';
     text += windows_text(*diagnosis.traces, width);
@@ -627,7 +518,7 @@ std::string run_text(const RunDiagnosis& diagnosis, std::optional<size_t> width)
   if (is_out_of_memory(diagnosis)) {
     text += fmt::format("\nwall: memory ({})\n", kind_of_memory(*diagnosis.facts));
   } else if (diagnosis.traces) {
-    text += "\n" + wall_text(diagnosis.traces->wall);
+    text += "\n" + wall_text(*diagnosis.traces);
   } else {
     text += fmt::format("\nwall: unknown. {}\n",
                         wall_without_shares(diagnosis)["summary"].get<std::string>());

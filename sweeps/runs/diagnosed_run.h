@@ -7,7 +7,6 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "engine/spec/hardware_spec.h"
@@ -33,7 +32,9 @@ struct RunDiagnosis {
   std::optional<Diagnosis> traces;  ///< empty: no trace
   /// As the user gave it, or as it was found in a file or in the log; empty: unknown.
   std::optional<spec::dialects::RunConfig> config;
+  std::string config_source;       ///< the file or option that says it; empty: the log
   bool has_unread_config = false;  ///< one was named or found that is not understood
+  bool has_other_config = false;   ///< one was named or found that is of another run than the logs
   /// Sizes of the layout that only the groups in the traces tell; set where no configuration is
   /// known.
   ParallelSizes traced_sizes;
@@ -48,14 +49,15 @@ RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun&
 /// Whether ranks may send each other rows of their experts in a trace: it has an all-to-all, a
 /// kernel of DeepEP, HybridEP or another such library, or work that may be one.
 bool may_exchange_rows(const profiler::ImportedTrace& trace);
+/// The same for certain, or with whole graphs and kernels without a name, which may be of experts.
+/// A kernel that only sends and receives speaks for no experts: stages have such messages, too.
+bool exchanges_rows(const profiler::ImportedTrace& trace);
 
 /// Memory of the fullest device by the logs; its capacity by the logs, else by `hardware`. Zeros:
 /// not known.
 profiler::MemoryFacts said_memory(const std::optional<RunFacts>& facts,
                                   const spec::HardwareSpec* hardware);
 
-/// Facts of the run from its logs as they are printed: "speed" and "812 ms a step ...".
-std::vector<std::pair<std::string, std::string>> fact_lines(const RunFacts& facts);
 /// Whether the run ended for lack of memory: its remedies free memory and save no time.
 bool is_out_of_memory(const RunDiagnosis& diagnosis);
 /// Heading of the remedies of a failure, "what would free memory".

@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include "profiler/store/store.h"
+#include "sweeps/runs/known_run.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -28,7 +29,7 @@ void take_traces(const Diagnosis& traces, reports::DiagnosisPage& page) {
   for (size_t i = 0; i < traces.wall.shares.size(); ++i) {
     page.shares.push_back({base::name_of(static_cast<base::Wall>(i)), traces.wall.shares[i]});
   }
-  page.evidence = evidence_texts(traces.wall);
+  page.evidence = evidence_texts(traces);
   for (const ShownWindow& shown : shown_windows(traces)) {
     page.bars.push_back(diagnosed_bar(*shown.trace, *shown.window));
   }
@@ -69,7 +70,7 @@ reports::DiagnosisPage diagnosis_page(const RunDiagnosis& diagnosis, const std::
   reports::DiagnosisPage page;
   page.title = fmt::format("Diagnosis of {}", name);
   page.date = date_of_page();
-  if (diagnosis.facts) page.facts = fact_lines(*diagnosis.facts);
+  page.facts = fact_lines(diagnosis);
   if (diagnosis.traces) take_traces(*diagnosis.traces, page);
   take_wall(diagnosis, page);
   page.failure_heading = what_failure_asks_for(diagnosis);

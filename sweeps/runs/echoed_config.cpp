@@ -64,6 +64,28 @@ std::vector<std::string> words_of_value(std::string_view value) {
   return words;
 }
 
+struct TypeWord {
+  std::string_view echoed;
+  std::string_view flag;
+};
+/// Types that Megatron-LM's parser takes by a short name and keeps as PyTorch's own.
+constexpr std::array kTypeWords = {
+    TypeWord{"torch.float32", "fp32"},
+    TypeWord{"torch.bfloat16", "bf16"},
+    TypeWord{"torch.float16", "fp16"},
+    TypeWord{"torch.uint8", "fp8"},
+};
+
+/// The same as the parser takes them.
+std::vector<std::string> words_of_flag(std::string_view value) {
+  std::vector<std::string> words = words_of_value(value);
+  for (std::string& word : words) {
+    const auto* const row = std::ranges::find(kTypeWords, word, &TypeWord::echoed);
+    if (row != kTypeWords.end()) word = row->flag;
+  }
+  return words;
+}
+
 bool is_absent(std::string_view value) {
   return value.empty() || value == "None" || value == "null" || value == "[]" || value == "()";
 }
@@ -100,7 +122,7 @@ std::string megatron_text(const std::vector<EchoedSetting>& settings) {
       continue;
     }
     if (is_false(setting.value)) continue;
-    const auto words = words_of_value(setting.value);
+    const auto words = words_of_flag(setting.value);
     if (words.empty() || !said.emplace(key, true).second) continue;
     text += key;
     for (const std::string& word : words) text += " " + spec::dialects::shell_quoted(word);
@@ -113,7 +135,7 @@ std::string primus_text(const std::vector<EchoedSetting>& settings) {
   std::string text;
   for (const EchoedSetting& setting : settings) {
     if (!spec::dialects::is_known(setting.key, Dialect::primus)) continue;
-    const auto words = words_of_value(setting.value);
+    const auto words = words_of_flag(setting.value);
     const bool is_list = setting.value.starts_with('[') || setting.value.starts_with('(');
     if (is_absent(setting.value)) {
       text += fmt::format("      {}: null\n", setting.key);

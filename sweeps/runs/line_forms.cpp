@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/base/text.h"
 #include "sweeps/runs/deepspeed_lines.h"
 #include "sweeps/runs/line_fields.h"
 #include "sweeps/runs/log_collector.h"
@@ -112,12 +113,18 @@ bool read_megatron_step(std::string_view text, size_t at, LogCollector& log) {
   if (!step.step_time_s) return false;
   // No step takes eleven days, nor less than none: the time is left out, the step was made.
   constexpr double kLongestStepS = 1e6;
-  if (!(*step.step_time_s >= 0 && *step.step_time_s <= kLongestStepS)) step.step_time_s.reset();
+  if (!(*step.step_time_s > 0 && *step.step_time_s <= kLongestStepS)) {
+    log.add_absurd_time(step.step);
+    step.step_time_s.reset();
+  }
   // A mean that is not a number is left out, on the first line as well, and those of experts'
   // losses beside it are not. Only a whole line shows that, and steps that were skipped have none.
-  const bool is_whole = step.num_nan.has_value();
-  if (is_whole && !step.loss && step.num_skipped.value_or(0) == 0) {
-    step.loss = std::numeric_limits<double>::quiet_NaN();
+  if (!step.loss && step.num_skipped.value_or(0) == 0) {
+    const bool is_whole = step.num_nan.has_value();
+    const bool is_said = text.find("lm loss:", begin) != std::string_view::npos;
+    const bool is_cut = is_said || !base::trimmed(text).ends_with('|');
+    if (is_cut) log.add_cut_loss(step.step);
+    if (is_whole && !is_cut) step.loss = std::numeric_limits<double>::quiet_NaN();
   }
   log.add_step(step);
   return true;

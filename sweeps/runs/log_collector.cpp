@@ -20,6 +20,13 @@ constexpr int64_t kMostSize = 1'000'000'000;
 constexpr int64_t kClockLines = 4096;
 constexpr size_t kClockBytes = 400;
 
+/// Whether it is new; of very many steps not all are kept.
+bool insert_step(int64_t step, std::set<int64_t>& steps) {
+  constexpr size_t kMostSteps = 4096;
+  if (step < 0 || step > kMostSize || steps.size() >= kMostSteps) return false;
+  return steps.insert(step).second;
+}
+
 }  // namespace
 
 LogCollector::LogCollector(std::string file, int path_rank) : path_rank_(path_rank) {
@@ -128,10 +135,14 @@ void LogCollector::add_step(StepLine line) {
 }
 
 void LogCollector::add_torn_step(int64_t step) {
-  constexpr size_t kMostTorn = 4096;
-  if (step < 0 || step > kMostSize || now().torn_steps.size() >= kMostTorn) return;
-  if (now().torn_steps.insert(step).second) last_torn_ = {line_.number, step};
+  if (insert_step(step, now().torn_steps)) last_torn_ = {line_.number, step};
 }
+
+void LogCollector::add_cut_loss(int64_t step) {
+  if (insert_step(step, now().cut_losses)) last_cut_ = {line_.number, step};
+}
+
+void LogCollector::add_absurd_time(int64_t step) { insert_step(step, now().absurd_times); }
 
 void LogCollector::add_memory(int rank, MemoryKind kind, bool is_peak, double bytes, int64_t step) {
   constexpr double kMostBytes = 1e16;
@@ -325,6 +336,7 @@ ForeignLog LogCollector::finish(int64_t num_bytes, int64_t num_cut_lines) {
   }
   // The end of the log has cut its last line.
   if (last_torn_ && last_torn_->first == line_.number) now().torn_steps.erase(last_torn_->second);
+  if (last_cut_ && last_cut_->first == line_.number) now().cut_losses.erase(last_cut_->second);
   close_attempt();
   log_.num_bytes = num_bytes;
   if (num_cut_lines > 0) {

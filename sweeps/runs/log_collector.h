@@ -63,6 +63,9 @@ class LogCollector {
   void add_step(StepLine line);
   /// Reports a line that begins as one about a step and says nothing of how long it took.
   void add_torn_step(int64_t step);
+  /// The same of a line whose loss is cut off, and of one that says a time that no step takes.
+  void add_cut_loss(int64_t step);
+  void add_absurd_time(int64_t step);
   void add_memory(int rank, MemoryKind kind, bool is_peak, double bytes, int64_t step);
   /// Sets a size such as the number of ranks or layers. Ignores implausible values.
   void set_size(NamedSize member, std::optional<int64_t> value);
@@ -161,6 +164,7 @@ class LogCollector {
   std::set<std::pair<std::string, int64_t>> banners_;
   std::map<int64_t, int64_t> step_of_writer_;
   std::optional<std::pair<int64_t, int64_t>> last_torn_;  ///< line and step of the last such line
+  std::optional<std::pair<int64_t, int64_t>> last_cut_;   ///< the same of a loss
   std::map<std::pair<std::string_view, int>, size_t> failure_of_;  ///< by name and rank
   std::optional<double> line_time_s_;
   bool is_time_known_ = false;

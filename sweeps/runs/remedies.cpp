@@ -261,6 +261,7 @@ std::optional<double> ceiling_of(const RemedyRow& row, const FoundWall& wall,
   }
   if (!is_known && row.label == Wall::compute && wall.label != row.label) return std::nullopt;
   double ceiling = is_known ? std::min(whole, of_causes) : whole;
+  if (row.part_of_loader != nullptr) ceiling *= row.part_of_loader(wall.loader);
   ceiling = share_of_groups(row, wall.groups, ceiling);
   ceiling = row.most_saved * share_of_kernels(row, wall.kernels, ceiling);
   return std::min(ceiling, row.most_of_step);

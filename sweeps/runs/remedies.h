@@ -13,6 +13,7 @@
 #include "kernels/base/step_parts.h"
 #include "profiler/analysis/group_costs.h"
 #include "profiler/analysis/kernel_costs.h"
+#include "profiler/analysis/trace_causes.h"
 #include "sweeps/runs/run_log.h"
 #include "tuner/planner/run.h"
 
@@ -34,6 +35,8 @@ struct FoundWall {
   bool is_offload_one_way = false;
   /// Of a run without memory: the allocator held enough, in pieces that were too small.
   bool is_fragmented = false;
+  /// What waiting for input is made of, as far as traces tell.
+  profiler::LoaderParts loader = {};
   /// What the communication of each group costs, where traces name groups.
   profiler::GroupCosts groups = {};
   /// What kernels of each class cost, and launching them; zeros: not known.

@@ -1,5 +1,6 @@
 #include "sweeps/runs/remedy_rows.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <utility>
 
@@ -56,6 +57,7 @@ constexpr Groups kExperts = {"ep", profiler::kUnknownMessages};
 constexpr Groups kTensor = {"tp"};
 
 using profiler::KernelClass;
+using profiler::LoaderParts;
 constexpr KernelClass kProducts[] = {KernelClass::gemm, KernelClass::grouped_gemm};
 /// Without grouped products each expert has its own, and its own activation.
 constexpr KernelClass kExpertKernels[] = {KernelClass::gemm, KernelClass::grouped_gemm,
@@ -174,18 +176,28 @@ constexpr RemedyRow kRemedyRows[] = {
      "The allocator then grows its segments and need not free and ask again.",
      nullptr,
      {{kExpandableSegments}}},
-    {"more_loader_workers",
-     Wall::host,
-     {"loader"},
-     "More processes prepare the next batch.",
-     nullptr,
-     {{{"num_workers", "8", Wanted::at_least}}}},
-    {"collect_garbage_together",
-     Wall::host,
-     {"loader"},
-     "All ranks collect garbage in the same step, seldom.",
-     nullptr,
-     {{{"manual_gc", "true"}, {"manual_gc_interval", "100", Wanted::at_least}}}},
+    {.rule = "more_loader_workers",
+     .label = Wall::host,
+     .sub_causes = {"loader"},
+     .why = "More processes prepare the next batch.",
+     .change = nullptr,
+     .settings = {{{"num_workers", "8", Wanted::at_least}}},
+     .part_of_loader =
+         [](const LoaderParts& of) { return std::min(1.0, of.loading_ratio + of.stall_ratio); }},
+    // Neither loading nor copies are garbage collection.
+    {.rule = "collect_garbage_together",
+     .label = Wall::host,
+     .sub_causes = {"loader"},
+     .why = "All ranks collect garbage in the same step, seldom.",
+     .change = nullptr,
+     .settings = {{{"manual_gc", "true"}, {"manual_gc_interval", "100", Wanted::at_least}}},
+     .part_of_loader = [](const LoaderParts& of) { return of.stall_ratio; }},
+    {.rule = "copies_from_pinned_memory",
+     .label = Wall::host,
+     .sub_causes = {"loader"},
+     .why = "Input lies in pinned memory and is copied beside the work (pin_memory, non_blocking).",
+     .change = nullptr,
+     .part_of_loader = [](const LoaderParts& of) { return of.copies_ratio; }},
     // Ranks move data.
     {"overlap_of_gradients",
      Wall::communication,

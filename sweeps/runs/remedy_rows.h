@@ -11,6 +11,7 @@
 #include "engine/spec/plan_knobs.h"
 #include "kernels/base/step_parts.h"
 #include "profiler/analysis/kernel_classes.h"
+#include "profiler/analysis/trace_causes.h"
 
 namespace moetune::sweeps {
 
@@ -64,6 +65,8 @@ struct RemedyRow {
   bool (*is_for)(const spec::PlanKnobs&) = nullptr;
   /// Whose run it has to be; none: anybody's.
   std::optional<spec::dialects::Dialect> dialect = std::nullopt;
+  /// The part of waiting for input that it can save; null: all of its causes.
+  double (*part_of_loader)(const profiler::LoaderParts&) = nullptr;
 };
 
 /// Where a cause has several remedies, the cheaper one to try stands first.

@@ -375,23 +375,6 @@ void read_local_batch(const AttemptParts& parts, RunFacts& facts) {
   for (const Attempt* part : parts) take_size(facts.micro_batch_size, part->sizes.local_batch_size);
 }
 
-void read_configured_sizes(RunFacts& facts) {
-  if (!facts.config) return;
-  const spec::dialects::RunConfig& config = *facts.config;
-  const spec::PlanKnobs& k = config.knobs;
-  ParallelSizes& p = facts.parallel;
-  take_size(facts.world_size, config.world_size);
-  for (const ParallelSizeRow& row : kParallelSizes) {
-    if (row.knob != nullptr) take_size(p.*row.size, k.*row.knob);
-  }
-  if (facts.world_size)
-    take_size(p.dp, *facts.world_size / std::max<int64_t>(k.replica_ranks(), 1));
-  take_size(facts.micro_batch_size, k.micro_batch_size);
-  take_size(facts.global_batch_size, config.global_batch_size);
-  take_size(facts.seq_length, config.seq_length);
-  if (facts.model_name.empty()) facts.model_name = config.model_name;
-}
-
 void read_single_facts(const AttemptParts& parts, RunFacts& facts) {
   for (const Attempt* part : parts) {
     if (part->num_parameters > 0) facts.num_parameters = part->num_parameters;
@@ -469,7 +452,7 @@ RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& op
   read_single_facts(parts, facts);
   note_other_release(parts, facts);
   read_echoed_config(facts);
-  read_configured_sizes(facts);
+  if (facts.config) take_configured_sizes(*facts.config, facts);
   read_local_batch(parts, facts);
   add_up_parameters(parts, facts);
   for (const StepLine& step : facts.steps) {
@@ -497,6 +480,23 @@ RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& optio
   RunFacts facts = facts_of_logs(logs, options);
   std::ranges::copy(notes, std::back_inserter(facts.notes));
   return facts;
+}
+
+void take_configured_sizes(const spec::dialects::RunConfig& config, RunFacts& facts) {
+  const spec::PlanKnobs& knobs = config.knobs;
+  ParallelSizes& sizes = facts.parallel;
+  take_size(facts.world_size, config.world_size);
+  for (const ParallelSizeRow& row : kParallelSizes) {
+    if (row.knob != nullptr) take_size(sizes.*row.size, knobs.*row.knob);
+  }
+  const auto replica = std::max<int64_t>(knobs.replica_ranks(), 1);
+  if (facts.world_size && *facts.world_size % replica == 0) {
+    take_size(sizes.dp, *facts.world_size / replica);
+  }
+  take_size(facts.micro_batch_size, knobs.micro_batch_size);
+  take_size(facts.global_batch_size, config.global_batch_size);
+  take_size(facts.seq_length, config.seq_length);
+  if (facts.model_name.empty()) facts.model_name = config.model_name;
 }
 
 std::span<const ParallelSizeRow> parallel_sizes() { return kParallelSizes; }

@@ -130,6 +130,7 @@ struct RunFacts {
   std::string command;
   EchoedConfig echoed;                              ///< as the log has it
   std::optional<spec::dialects::RunConfig> config;  ///< the same as moetune understands it
+  std::string config_source;                        ///< what else says it; empty: the log
   std::vector<std::string> files;
   std::vector<std::string> notes;
 };
@@ -140,6 +141,9 @@ RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& op
 /// Reads the files; those that cannot be of the same run are left out with a note. Throws
 /// base::UsageError where one cannot be read.
 RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& options = {});
+
+/// Fills the sizes that are not known with those of a configuration.
+void take_configured_sizes(const spec::dialects::RunConfig& config, RunFacts& facts);
 
 /// The sizes of a model in words, "48 layers, hidden size 2048", as far as a configuration says
 /// them; empty: none. Of a name, such as "llama3 8B", that.

@@ -137,6 +137,7 @@ json loss_curve(const std::vector<StepLine>& steps) {
 json json_of_config(const RunFacts& facts) {
   if (!facts.config && facts.echoed.settings.empty()) return json();
   json result = {{"at", json_of(facts.echoed.place)},
+                 {"source", words_or_null(facts.config_source)},
                  {"num_settings", facts.echoed.settings.size()}};
   if (facts.config) {
     const auto dialect = facts.config->dialect;

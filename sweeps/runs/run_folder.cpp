@@ -8,12 +8,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <filesystem>
 #include <set>
 #include <system_error>
 
 #include "engine/spec/dialects/run_config.h"
 #include "kernels/base/error.h"
+#include "kernels/base/text.h"
 #include "profiler/import/byte_source.h"
 #include "profiler/import/trace_files.h"
 #include "sweeps/load.h"
@@ -35,8 +38,19 @@ bool has_any_of(std::string_view text, std::initializer_list<std::string_view> p
       parts, [&](std::string_view part) { return text.find(part) != std::string_view::npos; });
 }
 
+/// Whether it has a block of code as Markdown marks it: commands there are examples.
+bool has_fences(std::string_view text) {
+  constexpr std::string_view kFence = "```";
+  for (size_t at = text.find(kFence); at != std::string_view::npos; at = text.find(kFence, at)) {
+    const size_t line = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;
+    if (base::trimmed(text.substr(line, at - line)).empty()) return true;
+    at += kFence.size();
+  }
+  return false;
+}
+
 RunFileKind kind_of_config(std::string_view text) {
-  if (text.size() >= kHeadBytes || text.find('\0') != std::string_view::npos) {
+  if (text.size() >= kHeadBytes || text.find('\0') != std::string_view::npos || has_fences(text)) {
     return RunFileKind::other;
   }
   const auto dialect = spec::dialects::detect_dialect(text);
@@ -129,11 +143,22 @@ RunFileKind kind_of_packed(const fs::path& path) {
   }
 }
 
+/// What people write about runs, whatever commands stand in it.
+bool is_prose(const fs::path& path) {
+  std::string ending = path.extension().string();
+  std::ranges::transform(ending, ending.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  constexpr std::array<std::string_view, 3> kEndings = {".md", ".markdown", ".rst"};
+  return std::ranges::find(kEndings, ending) != kEndings.end();
+}
+
 void add_file(const fs::path& path, RunFolder& folder, int64_t& num_bytes) {
   const Sample sample = sample_of(path);
   num_bytes += static_cast<int64_t>(sample.head.size() + sample.tail.size());
   RunFileKind kind = kind_of_file(sample.head, sample.tail);
   if (kind == RunFileKind::gzip) kind = kind_of_packed(path);
+  const bool is_config = kind == RunFileKind::config || kind == RunFileKind::unread_config;
+  if (is_config && is_prose(path)) kind = RunFileKind::other;
   switch (kind) {
     case RunFileKind::other:
       return;

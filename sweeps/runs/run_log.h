@@ -221,6 +221,9 @@ struct EndMark {
 struct Attempt {
   StepSeries steps;
   std::set<int64_t> torn_steps;  ///< of lines that begin as one about a step; not all of very many
+  /// Of lines about a step the parts that could not be read; not all of very many.
+  std::set<int64_t> cut_losses;
+  std::set<int64_t> absurd_times;  ///< 0, negative, or longer than any step
   std::map<std::tuple<int, MemoryKind, bool>, MemoryReading> memory;
   std::vector<Failure> failures;
   std::map<int, CollectiveTimeout> timeouts;  ///< by rank

@@ -12,6 +12,7 @@
 #include "sweeps/config_files.h"
 #include "sweeps/diagnosis.h"
 #include "sweeps/load.h"
+#include "sweeps/runs/other_config.h"
 
 namespace moetune::sweeps {
 
@@ -188,11 +189,12 @@ bool is_other_experiment(const Candidate& candidate, const std::string& text) {
 
 }  // namespace
 
-StatedConfig config_of_files(const RunFolder& files, int64_t world_size,
+StatedConfig config_of_files(const RunFolder& files, const RunFacts* logged, int64_t world_size,
                              std::vector<std::string>& notes) {
   StatedConfig stated;
   std::vector<std::string> left_out;
   std::vector<std::string> passed_over;
+  std::vector<std::string> of_others;
   std::vector<Candidate> candidates = candidates_of(files);
   put_experiments_first(candidates);
   size_t bytes_left = 4 * ConfigFolder::kMostBytes;
@@ -208,14 +210,23 @@ StatedConfig config_of_files(const RunFolder& files, int64_t world_size,
             fmt::format("{} is another experiment and is not read", candidate.path));
       }
       if (stated.config || !config) continue;
+      if (logged != nullptr) {
+        if (std::string other = of_other_run(*config, candidate.path, *logged); !other.empty()) {
+          of_others.push_back(std::move(other));
+          continue;
+        }
+      }
       add_notes_of(*config, candidate.path, notes);
       stated.config = std::move(config);
+      stated.source = candidate.path;
       if (candidate.is_experiment) experiment = read_spec_file(candidate.path);
     } catch (const base::UsageError& error) {
       left_out.push_back(not_understood(candidate.path, error.what()));
     }
   }
   stated.has_unread = !left_out.empty();
+  stated.has_other = !of_others.empty();
+  add_left_out(of_others, notes);
   add_left_out(left_out, notes);
   add_left_out(passed_over, notes);
   return stated;

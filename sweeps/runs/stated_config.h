@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine/spec/dialects/run_config.h"
+#include "sweeps/runs/run_facts.h"
 #include "sweeps/runs/run_folder.h"
 
 namespace moetune::sweeps {
@@ -20,12 +21,15 @@ void add_notes_of(const spec::dialects::RunConfig& config, const std::string& so
 
 struct StatedConfig {
   std::optional<spec::dialects::RunConfig> config;
+  std::string source;       ///< its file
   bool has_unread = false;  ///< some may have been it, but were not understood
+  bool has_other = false;   ///< some are of another run than the logs
 };
 
-/// The first file that can be read as a command or a configuration. Those that look like one and
-/// cannot be read are noted. Ranks that a file does not say are `world_size`; 0: not known.
-StatedConfig config_of_files(const RunFolder& files, int64_t world_size,
+/// The first file that can be read as a command or a configuration and that does not contradict
+/// the logs (null: there are none). Those that look like one and cannot be read, or do, are noted.
+/// Ranks that a file does not say are `world_size`; 0: not known.
+StatedConfig config_of_files(const RunFolder& files, const RunFacts* logged, int64_t world_size,
                              std::vector<std::string>& notes);
 
 }  // namespace moetune::sweeps

@@ -22,6 +22,32 @@ std::string steps_text(const std::vector<int64_t>& first, int64_t count) {
                      more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
+/// Of lines that were read, but for one part.
+void note_unread_parts(const AttemptParts& parts, RunFacts& facts) {
+  std::set<int64_t> cut_losses;
+  std::set<int64_t> absurd_times;
+  for (const Attempt* part : parts) {
+    cut_losses.insert(part->cut_losses.begin(), part->cut_losses.end());
+    absurd_times.insert(part->absurd_times.begin(), part->absurd_times.end());
+  }
+  // Another rank may say it.
+  for (const StepLine& line : facts.steps) {
+    if (line.loss) cut_losses.erase(line.step);
+    if (line.step_time_s) absurd_times.erase(line.step);
+  }
+  const auto note = [&](const std::set<int64_t>& steps, std::string_view what) {
+    if (steps.empty()) return;
+    const auto count = static_cast<int64_t>(steps.size());
+    const std::vector<int64_t> named(
+        steps.begin(), std::next(steps.begin(), std::min<int64_t>(count, kMostNamedSteps)));
+    facts.notes.push_back(fmt::format("{} line{} about {} {}: {} about {}", count,
+                                      count == 1 ? "" : "s", count == 1 ? "a step" : "steps", what,
+                                      count == 1 ? "that" : "those", steps_text(named, count)));
+  };
+  note(cut_losses, "without a loss that can be read, as if another rank's words stood there");
+  note(absurd_times, "with a time that no step takes (0, less, or more than eleven days)");
+}
+
 /// After how many steps the framework was told to log; 0: it is not said.
 int64_t said_interval(const RunFacts& facts) {
   const auto interval_of = [](std::string_view key, std::string_view value) -> int64_t {
@@ -87,6 +113,7 @@ void note_gaps(const std::set<int64_t>& known, RunFacts& facts) {
 }  // namespace
 
 void note_unread_steps(const AttemptParts& parts, RunFacts& facts) {
+  note_unread_parts(parts, facts);
   std::set<int64_t> read;
   for (const StepLine& line : facts.steps) read.insert(line.step);
   std::set<int64_t> torn;
@@ -109,9 +136,15 @@ void note_unread_steps(const AttemptParts& parts, RunFacts& facts) {
         num_torn == 1 ? "s" : "", num_torn == 1 ? "it" : "them", num_torn == 1 ? "that" : "those",
         steps_text(named, num_torn), read.empty() ? "" : "; figures are of the other steps"));
   }
-  if (num_torn > 0 && read.empty() && !facts.step_time && facts.status == ForeignStatus::ok) {
-    facts.status = ForeignStatus::unknown;
-    facts.reason = "the log has a mark of its end, but no line about a step can be read";
+  if (num_torn > 0 && read.empty() && !facts.step_time) {
+    const bool has_end = facts.status == ForeignStatus::ok;
+    // Without a failure nothing else is said of a run that did not come to its end.
+    if (has_end || (facts.status == ForeignStatus::truncated && !facts.root)) {
+      facts.status = ForeignStatus::unknown;
+      facts.reason = has_end
+                         ? "the log has a mark of its end, but no line about a step can be read"
+                         : "no line about a step can be read, and the log has no mark of its end";
+    }
   }
   read.merge(torn);
   note_gaps(read, facts);

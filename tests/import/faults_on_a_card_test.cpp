@@ -33,5 +33,21 @@ BOOST_AUTO_TEST_CASE(planted_faults_are_found_with_their_ceilings) {
   }
 }
 
+// What helps against one kind of waiting for input does not help against another.
+BOOST_AUTO_TEST_CASE(waiting_for_input_is_told_by_its_kinds) {
+  const std::string folder = std::string(MOETUNE_SOURCE_DIR) + "/tests/golden/faults/";
+  const auto parts = [&](const char* name) {
+    return classify_imported(read_trace_file(folder + name)).loader;
+  };
+  const LoaderParts slow = parts("slow_loader.json.gz");
+  BOOST_TEST(slow.loading_ratio > 0.99);
+  BOOST_TEST(slow.stall_ratio < 0.01);
+  const LoaderParts pageable = parts("pageable_copies.json.gz");
+  BOOST_TEST(pageable.copies_ratio > 0.99);
+  BOOST_TEST(pageable.stall_ratio < 0.01);
+  const LoaderParts unknown = loader_parts_of({}, 0);
+  BOOST_TEST(unknown.stall_ratio == 1);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::profiler

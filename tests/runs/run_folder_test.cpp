@@ -64,6 +64,10 @@ const Row kRows[] = {
      RunFileKind::config},
     {"a page with a step in it", "# How to read --log-interval\n\n" + kStep, RunFileKind::other},
     {"a source", "import os\nprint('''" + kStep + "''')\n", RunFileKind::other},
+    {"a page with a command",
+     "Start it so:\n\n```sh\ntorchrun --nproc-per-node 8 pretrain_gpt.py \\\n"
+     "  --tensor-model-parallel-size 2 --micro-batch-size 1\n```\nIt doesn't end.\n",
+     RunFileKind::other},
     {"a page", "# How to train with torchtitan\n\nwords\n", RunFileKind::other},
     {"nothing", "", RunFileKind::other},
     {"a trace behind the mark of UTF-8", "\xef\xbb\xbf{\"traceEvents\": []}",
@@ -411,6 +415,19 @@ BOOST_AUTO_TEST_CASE(a_folder) {
 
 // They call themselves regular files, and some, such as /proc/kmsg, give no end to whoever reads
 // them. Here the words of a process look like a log.
+// Its commands are examples, and a quote in its words is no quote of a shell.
+BOOST_AUTO_TEST_CASE(pages_are_no_commands) {
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("run");
+  const std::string command =
+      "torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1\n";
+  write(root / "README.md", command + "It doesn't end.\n");
+  write(root / "run.sh", command);
+  const RunFolder folder = find_run_files(root.string());
+  BOOST_TEST(folder.configs == std::vector{(root / "run.sh").string()});
+  BOOST_TEST(folder.unread_configs.empty());
+}
+
 BOOST_AUTO_TEST_CASE(files_of_the_kernel_are_not_read) {
   const std::string words = "\n" + kStep;
   const pid_t child = ::fork();

@@ -91,6 +91,48 @@ BOOST_AUTO_TEST_CASE(a_run_without_any_step_that_can_be_read_has_not_ended_well)
               ForeignStatus::ok));
 }
 
+BOOST_AUTO_TEST_CASE(a_log_of_torn_lines_alone_does_not_stop_before_its_steps) {
+  const RunFacts facts =
+      facts_of("using world size: 8, data-parallel size: 8\n" + torn_step(1) + torn_step(2));
+  BOOST_TEST((facts.status == ForeignStatus::unknown));
+  BOOST_TEST(facts.reason ==
+             "no line about a step can be read, and the log has no mark of its end");
+}
+
+BOOST_AUTO_TEST_CASE(cut_losses_are_told) {
+  std::string text;
+  for (int step = 1; step <= 3; ++step) {
+    std::string line = megatron_step(step);
+    if (step > 1) {
+      line.insert(line.find("E+00") + 2, "[rank3]:[W304 05:05:06.1] Warning: a warning\n");
+    }
+    text += line;
+  }
+  const RunFacts facts = facts_of(text + kEnd);
+  BOOST_TEST(facts.steps.size() == 3U);
+  BOOST_TEST(facts.loss.value_or(0) == 5.5);
+  BOOST_TEST(facts.num_nan_steps == 0);
+  BOOST_TEST(notes_of_run(facts) ==
+             "2 lines about steps without a loss that can be read, as if another rank's words "
+             "stood there: those about 2, 3\n");
+}
+
+BOOST_AUTO_TEST_CASE(times_that_no_step_takes_are_told) {
+  for (const std::string time : {"0.0", "-5.0", "1e12"}) {
+    std::string text = megatron_steps(1, 3);
+    const std::string usual = "1000.0 |";
+    for (size_t at = 0; (at = text.find(usual, at)) != std::string::npos;) {
+      text.replace(at, usual.size(), time + " |");
+    }
+    const RunFacts facts = facts_of(text + kEnd);
+    BOOST_TEST(!facts.step_time.has_value());
+    BOOST_TEST(facts.num_steps == 3);
+    BOOST_TEST(notes_of_run(facts) ==
+               "3 lines about steps with a time that no step takes (0, less, or more than eleven "
+               "days): those about 1, 2, 3\n");
+  }
+}
+
 BOOST_AUTO_TEST_CASE(the_cut_end_of_a_log_is_no_torn_line) {
   const std::string last = megatron_step(4);
   BOOST_TEST(notes_of_run(facts_of(megatron_steps(1, 3) + last.substr(0, last.find("time per")))) ==

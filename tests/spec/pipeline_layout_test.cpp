@@ -45,6 +45,26 @@ BOOST_AUTO_TEST_CASE(stages_are_written_as_short_as_people_write_them) {
   BOOST_TEST(pipeline_layout_text({}) == "");
 }
 
+BOOST_AUTO_TEST_CASE(counted_ends_take_a_layer_of_theirs) {
+  const auto text = [](int64_t layers, int64_t depth, int64_t stages, CountedEnds counted) {
+    return pipeline_layout_text(counted_pipeline_stages(layers, depth, stages, counted));
+  };
+  BOOST_TEST(text(6, 0, 4, {true, true}) == "Et|(tt|)*2tL");
+  BOOST_TEST(text(7, 1, 4, {false, true}) == "Ett|(tt|)*2tmL");
+  BOOST_TEST(text(7, 0, 4, {true, false}) == "Et|(tt|)*2ttL");
+  BOOST_TEST(text(2, 0, 4, {true, true}) == "E|(t|)*2L");
+  BOOST_TEST(text(7, 0, 4, {true, true}) == "");
+  BOOST_TEST(text(8, 0, 4, {}) == "Ett|(tt|)*2ttL");
+  const auto lone = [](int64_t layers, int64_t depth, int64_t stages) {
+    return pipeline_layout_text(lone_pipeline_stages(layers, depth, stages));
+  };
+  BOOST_TEST(lone(3, 0, 4) == "Et|(t|)*2L");
+  BOOST_TEST(lone(2, 1, 4) == "E|(t|)*2mL");
+  BOOST_TEST(lone(3, 2, 6) == "E|(t|)*3mm|L");
+  BOOST_TEST(lone(3, 0, 6) == "");
+  BOOST_TEST(lone(4, 1, 4) == "");
+}
+
 BOOST_AUTO_TEST_CASE(what_is_no_layout_is_refused_with_its_place) {
   const auto error = [](const std::string& text) {
     return usage_error([&] { pipeline_stages_of(text); });

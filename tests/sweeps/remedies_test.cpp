@@ -325,6 +325,30 @@ BOOST_DATA_TEST_CASE(a_loader_has_remedies_in_each_frameworks_words, data::make(
   }
 }
 
+// Garbage collection is neither loading nor a copy.
+BOOST_AUTO_TEST_CASE(a_loader_has_remedies_of_the_part_that_costs) {
+  const auto told = [](const profiler::LoaderParts& parts) {
+    FoundWall wall = wall_of("host", "loader", 0.3);
+    wall.loader = parts;
+    std::set<std::string> rules;
+    for (const Remedy& remedy : remedies_of(wall, run_of(kMendedCommand))) {
+      rules.insert(remedy.rule);
+    }
+    return rules;
+  };
+  const auto loading = told({1, 0, 0});
+  BOOST_TEST(loading.contains("more_loader_workers"));
+  BOOST_TEST(!loading.contains("collect_garbage_together"));
+  const auto copies = told({0, 1, 0});
+  BOOST_TEST(!copies.contains("more_loader_workers"));
+  BOOST_TEST(!copies.contains("collect_garbage_together"));
+  BOOST_TEST(copies.contains("copies_from_pinned_memory"));
+  const auto stalls = told({0, 0, 1});
+  BOOST_TEST(stalls.contains("more_loader_workers"));
+  BOOST_TEST(stalls.contains("collect_garbage_together"));
+  BOOST_TEST(!stalls.contains("copies_from_pinned_memory"));
+}
+
 BOOST_AUTO_TEST_CASE(what_a_log_echoes_is_set_already) {
   const FoundWall loader = wall_of("host", "loader", 0.3);
   RunToMend run = run_of(kMendedCommand);

@@ -616,6 +616,42 @@ BOOST_AUTO_TEST_CASE(texts_in_the_place_of_objects_are_read) {
   BOOST_TEST(is_told(read(row), "optimizer.type adam: 'lion' is not known"));
 }
 
+BOOST_AUTO_TEST_CASE(kinds_of_tuning_are_read) {
+  json row = first_row();
+  row["task"] = "full_sft";
+  BOOST_TEST((read(row).run.knobs.task == spec::TrainingTask::sft));
+  for (const auto& [task, told] :
+       {std::pair{"qlora", "task lora for 'qlora': that frozen weights have 4 bits is not priced"},
+        {"DoRA", "task lora for 'DoRA': that lengths of rows are trained is not priced"}}) {
+    row["task"] = task;
+    const PublishedRow result = read(row);
+    BOOST_TEST((result.run.knobs.task == spec::TrainingTask::lora));
+    BOOST_TEST(is_told(result, told), json(result.assumed).dump());
+  }
+}
+
+// Who sends tokens to experts is of no matter where there are none.
+BOOST_AUTO_TEST_CASE(a_dispatcher_means_nothing_without_experts) {
+  json row = tests::shipped_row("bridge-267");
+  row["hardware"] = "MI300X";
+  row["precision"] = "bf16";
+  row["dispatcher"] = "hybridep";
+  const PublishedRow result = read(row);
+  BOOST_TEST(result.reason == "");
+  BOOST_TEST(!is_told(result, "dispatcher"));
+}
+
+BOOST_AUTO_TEST_CASE(sizes_may_be_texts) {
+  json row = first_row();
+  row["vpp"] = "8";
+  row["pp"] = "2";
+  const PublishedRow result = read(row);
+  BOOST_TEST(result.reason == "");
+  BOOST_TEST(result.run.knobs.vpp == 8);
+  row["vpp"] = "2+";
+  BOOST_TEST(read(row).reason.starts_with("'vpp' is not a whole number"));
+}
+
 BOOST_AUTO_TEST_CASE(parts_in_graphs_may_stand_in_one_text) {
   const auto graphs_of = [](const json& stated) {
     json row = first_row();

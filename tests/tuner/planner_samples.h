@@ -66,7 +66,7 @@ inline spec::HardwareSpec machine(int64_t num_devices) {
 /// The device is waited for, and not the host.
 inline Rates rates_of_devices() {
   Rates rates;
-  rates.host_layer_ns = rates.host_expert_ns = 0;
+  rates.host_layer_ns = 0;
   return rates;
 }
 

@@ -366,6 +366,13 @@ BOOST_AUTO_TEST_CASE(a_layout_is_written_where_it_is_needed_or_pays) {
   BOOST_TEST(written(61, 16, 1, 2.4, 1) == "Et*4|(t*4|)*14tmL");
 }
 
+BOOST_AUTO_TEST_CASE(ends_stand_alone_where_stages_are_more_than_layers) {
+  BOOST_TEST(written(7, 4, 2, 1) == "Et|(t|)*6L");
+  BOOST_TEST(written(6, 4, 2, 1) == "E|(t|)*6L");
+  BOOST_TEST(written(6, 8, 1, 1, 1) == "E|(t|)*6mL");
+  BOOST_TEST(written(5, 4, 2, 1, 1) == "E|(t|)*5m|L");
+}
+
 BOOST_AUTO_TEST_CASE(what_is_counted_and_hybrids_stay_as_they_are) {
   spec::ModelSpec model = dense_model();  // eight layers
   const spec::HardwareSpec hardware = machine(8);

@@ -378,7 +378,7 @@ BOOST_AUTO_TEST_CASE(recomputation_is_launched_once_more) {
   run.knobs.recompute = {spec::PlanRecompute::full};
   const double full = predict_step(run, rates).seconds;
   BOOST_TEST(full > activation);
-  BOOST_TEST(full < 1.6 * plain);
+  BOOST_TEST(full < 1.75 * plain);  // counted: 1.68 times as many calls
 }
 
 BOOST_AUTO_TEST_CASE(a_step_goes_through_the_parameters) {

@@ -5,6 +5,7 @@
 #include <limits>
 #include <map>
 #include <random>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -183,6 +184,79 @@ BOOST_AUTO_TEST_CASE(counts_and_best_are_those_of_all_points_of_torchtitan) {
   check_search(question);
 }
 
+// Its masters are what 16-bit weights lack.
+BOOST_AUTO_TEST_CASE(the_precision_aware_optimizer_is_a_choice_of_memory) {
+  spec::HardwareSpec hardware = machine(4);
+  const spec::ModelSpec model = moe_model();
+  PlanQuestion question = question_of(model, hardware);
+  question.keeps = [](const spec::PlanKnobs& k) { return !k.precision_aware_optimizer; };
+  hardware.memory_bytes = int64_t{1} << 30;
+  const PlanAnswer wide = search_plans(question, {});
+  BOOST_TEST_REQUIRE(!wide.nearest.empty());
+  question.keeps = nullptr;
+  const PlanAnswer both = search_plans(question, {});
+  BOOST_TEST_REQUIRE(!both.nearest.empty());
+  BOOST_TEST(both.nearest.front().knobs.precision_aware_optimizer);
+  BOOST_TEST(both.nearest.front().peak_bytes < wide.nearest.front().peak_bytes);
+  // Where nothing is gained by it, the usual one stays.
+  hardware.memory_bytes = int64_t{80} << 30;
+  BOOST_TEST(!search_plans(question, {}).best.front().knobs.precision_aware_optimizer);
+  // FSDP has masters of its own, other optimizers do not know it.
+  const SearchChoices choices(question);
+  for (const MemoryChoice& choice : choices.memory()) {
+    BOOST_TEST((!choice.is_aware || choice.fsdp == spec::Fsdp::none));
+  }
+  question.base.optimizer = spec::OptimizerKind::muon;
+  const SearchChoices of_muon(question);
+  for (const MemoryChoice& choice : of_muon.memory()) BOOST_TEST(!choice.is_aware);
+}
+
+BOOST_AUTO_TEST_CASE(losses_are_those_that_arguments_take) {
+  const spec::HardwareSpec hardware = machine(4);
+  const spec::ModelSpec model = moe_model();
+  PlanQuestion question = question_of(model, hardware);
+  const auto losses = [&] {
+    std::set<spec::CrossEntropy> all;
+    const SearchChoices choices(question);
+    for (const MemoryChoice& choice : choices.memory()) {
+      all.insert(choice.cross_entropy);
+    }
+    return all;
+  };
+  using spec::CrossEntropy;
+  BOOST_TEST(
+      (losses() == std::set{CrossEntropy::unfused, CrossEntropy::native, CrossEntropy::chunked}));
+  question.takes_te_loss = true;
+  BOOST_TEST(losses().contains(CrossEntropy::te));
+}
+
+// What a command sends to the host's memory, and the same without.
+BOOST_AUTO_TEST_CASE(other_bases_are_searched_as_well) {
+  spec::HardwareSpec hardware = machine(4);
+  hardware.memory_bytes = int64_t{6} << 30;
+  const spec::ModelSpec model = moe_model();
+  PlanQuestion question = question_of(model, hardware);
+  question.wants_space = true;
+  const PlanAnswer plain = search_plans(question, {});
+  question.base.offload = {spec::Offload::moe_act};
+  const PlanAnswer offloaded = search_plans(question, {});
+  question.other_bases = {question_of(model, hardware).base};
+  const PlanAnswer both = search_plans(question, {});
+  BOOST_TEST(both.num_fit == plain.num_fit + offloaded.num_fit);
+  BOOST_TEST(both.num_legal == plain.num_legal + offloaded.num_legal);
+  BOOST_TEST(both.best.front().seconds ==
+             std::min(plain.best.front().seconds, offloaded.best.front().seconds));
+  BOOST_TEST_REQUIRE(both.cells.size() == plain.cells.size());
+  for (size_t i = 0; i < both.cells.size(); ++i) {
+    BOOST_TEST(both.cells[i].num_fit == plain.cells[i].num_fit + offloaded.cells[i].num_fit);
+  }
+  for (size_t i = 0; i < both.best.size(); ++i) {
+    for (size_t k = 0; k < i; ++k) {
+      BOOST_TEST(!is_same_choice(both.best[i].knobs, both.best[k].knobs));
+    }
+  }
+}
+
 // In whatever order they are asked for.
 BOOST_AUTO_TEST_CASE(peaks_of_choices_are_those_of_each_alone) {
   const spec::HardwareSpec hardware = machine(8);
@@ -210,6 +284,7 @@ BOOST_AUTO_TEST_CASE(peaks_of_choices_are_those_of_each_alone) {
           run.knobs.recompute_method = of_memory.layers.method;
           run.knobs.cross_entropy = of_memory.cross_entropy;
           run.knobs.fsdp = of_memory.fsdp;
+          run.knobs.precision_aware_optimizer = of_memory.is_aware;
           run.knobs.distributed_optimizer = generator() % 2 == 0;
           run.knobs = choices.with(run.knobs, of_time);
           BOOST_TEST_REQUIRE(peaks.peak_bytes(run.knobs) == predict_memory(run).peak_bytes());

@@ -53,10 +53,10 @@ class AdapterPricer {
     time.backward.products = 2 * time.forward.products;
     const double output = rows * adapter.outputs * element_;
     const double input = rows * adapter.read * element_;
-    const double factor = adapter.is_expert ? rates_.memory_moe : rates_.memory_dense;
-    // A factor reads and writes, a sum reads two and writes one.
-    time.forward.memory = factor * (2 + 3) * output / bandwidth_;
-    time.backward.memory = factor * (2 * output + 3 * input) / bandwidth_;
+    // A factor reads and writes, a sum reads two and writes one: of experts' rows, too, in order.
+    const double per_byte = rates_.memory_dense / bandwidth_;
+    time.forward.memory = per_byte * (2 + 3) * output;
+    time.backward.memory = per_byte * (2 * output + 3 * input);
     return time;
   }
 

@@ -49,8 +49,4 @@ struct AdapterTime {
 std::vector<AdapterTime> adapter_times(const PlanRun& run, spec::LayerKind kind,
                                        const Rates& rates);
 
-/// Kernels of an adapter: forward two products, a factor and a sum; backward the gradients of both
-/// inputs and both halves, a factor and a sum.
-inline constexpr double kAdapterLaunches = 4 + 6;
-
 }  // namespace moetune::tuner::planner

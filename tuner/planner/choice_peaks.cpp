@@ -22,6 +22,7 @@ PlanKnobs knobs_of_layers(const PlanRun& run) {
   knobs.overlap_param_gather = usual.overlap_param_gather;
   knobs.delay_wgrad_compute = usual.delay_wgrad_compute;
   knobs.distributed_optimizer = usual.distributed_optimizer;
+  knobs.precision_aware_optimizer = usual.precision_aware_optimizer;
   knobs.gradient_accumulation_fusion = usual.gradient_accumulation_fusion;
   // Torchtitan computes in 32 bits or casts, depending on it.
   if (run.is_of_megatron) knobs.fsdp = usual.fsdp;

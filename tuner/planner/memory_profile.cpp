@@ -88,6 +88,7 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
   const PlanKnobs& k = run.knobs;
   LayerMemory memory;
   double whole = 0;
+  double of_moe = 0;  // that nothing but the whole module's recomputation drops
   for (const SavedTerm& term : saved_terms()) {
     if (term.name == kFirstBehindMixer) memory.of_mixer = memory.saved;
     if (term.is_there != nullptr && !term.is_there(sizes, k)) continue;
@@ -101,8 +102,10 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
     const bool is_dropped = !(k.recompute & term.dropped_by).empty();
     if (!is_dropped) {
       memory.saved += bytes;
-    } else if (term.left != nullptr) {
-      memory.saved += term.left(sizes, k);
+    } else {
+      if (term.left != nullptr) memory.saved += term.left(sizes, k);
+      if ((k.recompute & term.dropped_by) == spec::PlanRecomputeSet{PlanRecompute::moe})
+        of_moe += bytes;
     }
   }
   const bool is_cast = has_titan_autocast(run);
@@ -129,6 +132,9 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
     memory.transient = figure_of<MemoryRule::moe_rows>() * sizes.chunk_rows * stream * width +
                        figure_of<MemoryRule::moe_stream>() * stream * own;
     memory.forward = moe_forward_bytes(run, sizes, stream * width);
+    // While the module runs, forward or again, what it drops at its end is there.
+    memory.transient += of_moe;
+    memory.forward += of_moe;
     memory.overlapped = sizes.chunk_rows * stream * width;
   } else if (kind.feed_forward == FeedForward::dense) {
     const double factor = run.model->has_gated_mlp ? 2 : 1;

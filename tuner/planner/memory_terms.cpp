@@ -108,9 +108,10 @@ double latent_qkv(S s, K) {
 }
 
 /// Gated DeltaNet of Megatron-Core around the kernels of flash-linear-attention, in columns of a
-/// token: the convolution's input; queries and keys behind their norm, and again repeated for each
-/// value head; values; the triangle of each chunk of 64 tokens; the scan's output, behind its norm,
-/// and the gate; the input of the output projection. Decay and strength of each head are wide.
+/// token: the input projection's whole output, of which the convolution's input is a part; queries
+/// and keys behind their norm, and again repeated for each value head; values; the triangle of each
+/// chunk of 64 tokens; the scan's output, behind its norm, and the gate; the input of the output
+/// projection. Decay and strength of each head are wide.
 double delta_net(S s, K) {
   const spec::GdnSpec& gdn = s.model->gdn;
   const double qk = f64(gdn.key_size());
@@ -118,7 +119,8 @@ double delta_net(S s, K) {
   const double heads = f64(gdn.num_value_heads);
   const double repeated = 2 * f64(gdn.key_head_dim) * heads;
   constexpr double kChunk = 64;
-  const double columns = (2 * qk + v) + 2 * qk + repeated + v + kChunk * heads + 4 * v;
+  const double projected = 2 * qk + 2 * v + 2 * heads;
+  const double columns = projected + 2 * qk + repeated + v + kChunk * heads + 4 * v;
   return s.tokens / s.tp * (s.element * columns + 3 * kWide * heads);
 }
 double mamba(S s, K) {

@@ -50,14 +50,11 @@ struct Rates {
   /// Biases and clamps of experts are kernels of their own: time of the activation over that of
   /// the usual, fused one.
   double biased_experts = 4;
-  double fused_mlp = 0.6;         ///< of the time of the experts' activation and packing
-  double fused_permute = 0.7;     ///< of the time of sorting rows, where the dispatcher does it
-  double later_revision = 1.3;    ///< speed of B300 and GB300 beside B200 and GB200
-  double host_layer_ns = 5e6;     ///< of an MoE layer, forward and backward, eager, x86
-  double host_expert_ns = 0.2e6;  ///< of each local expert
-  double host_dense = 0.35;       ///< a dense layer over an MoE layer
-  double host_graphed = 0.5;      ///< what partial graphs leave of both
-  double exchange = 0.82;         ///< exchange of experts' rows, over published kernel measurements
+  double fused_mlp = 0.6;       ///< of the time of the experts' activation and packing
+  double fused_permute = 0.7;   ///< of the time of sorting rows, where the dispatcher does it
+  double later_revision = 1.3;  ///< speed of B300 and GB300 beside B200 and GB200
+  double host_layer_ns = 7e6;   ///< of the MoE layer of host_time.h, on x86
+  double exchange = 0.82;       ///< exchange of experts' rows, over published kernel measurements
   double exchange_exposed = 0.32;  ///< with overlap
   double tensor_factor = 1.8;      ///< tensor-parallel transfers, time over bytes / bandwidth
   double data_exposed = 0.49;      ///< of gradients and weights, with overlap

@@ -50,6 +50,16 @@ bool batch_divides(Run run) {
 
 int64_t all_stages(Run run) { return run.knobs.pp * num_virtual_stages(run); }
 
+/// Stages without a layer that Megatron-Core takes where none are written: the embedding's, the
+/// loss' and that of multi-token prediction.
+int64_t most_lone_stages(Run run) {
+  const PlanKnobs& k = run.knobs;
+  const bool is_said =
+      !run.stage_layers.empty() || k.first_stage_layers > 0 || k.last_stage_layers > 0;
+  if (!is_of_megatron(run) || k.pp == 1 || is_said || has_mamba(run)) return 0;
+  return run.model->mtp.depth > 0 ? 3 : 2;
+}
+
 /// Whether there has to be a micro-batch for each stage. torch's 1F1B refuses fewer,
 /// Megatron-Core's does not.
 bool fills_stages(Run run) {
@@ -109,7 +119,8 @@ constexpr PlanRule kRules[] = {
      kAnyEngine},
     {"pp_within_layers",
      [](Run run) {
-       return !run.stages.empty() || int64_t{run.knobs.pp} * run.knobs.vpp <= run.model->num_layers;
+       const int64_t without_layer = int64_t{run.knobs.pp} * run.knobs.vpp - run.model->num_layers;
+       return !run.stages.empty() || without_layer <= 0 || without_layer <= most_lone_stages(run);
      },
      [](Run run) {
        return fmt::format("pp {} x vpp {} are more stages than the model's {} layers", run.knobs.pp,

@@ -20,6 +20,16 @@ Chunk written_chunk(const std::string& letters, int64_t first) {
   return chunk;
 }
 
+/// Where nothing is written and there are fewer layers than stages.
+Stages lone_stages(const PlanRun& run) {
+  const spec::PlanKnobs& k = run.knobs;
+  const bool is_said =
+      !run.stage_layers.empty() || k.first_stage_layers > 0 || k.last_stage_layers > 0;
+  if (k.pp == 1 || is_said) return {};
+  return spec::lone_pipeline_stages(run.model->num_layers, run.model->mtp.depth,
+                                    int64_t{k.pp} * k.vpp);
+}
+
 }  // namespace
 
 int64_t num_virtual_stages(const PlanRun& run) {
@@ -31,7 +41,8 @@ int64_t num_virtual_stages(const PlanRun& run) {
 std::vector<Chunk> chunks_of(const PlanRun& run) {
   std::vector<Chunk> chunks;
   int64_t next = 0;
-  for (const std::string& letters : run.stages) {
+  const Stages lone = run.stages.empty() ? lone_stages(run) : Stages{};
+  for (const std::string& letters : lone.empty() ? run.stages : lone) {
     chunks.push_back(written_chunk(letters, next));
     next += chunks.back().count;
   }
@@ -99,6 +110,7 @@ Stages stages_with(const spec::ModelSpec& model, const std::vector<int64_t>& lay
 Stages unwritten_stages(const PlanRun& run) {
   PlanRun plain = run;
   plain.stages.clear();
+  if (Stages stages = lone_stages(plain); !stages.empty()) return stages;
   std::vector<int64_t> layers;
   for (const Chunk& chunk : chunks_of(plain)) layers.push_back(chunk.count);
   return stages_with(*run.model, layers);

@@ -32,25 +32,35 @@ std::vector<int32_t> divisors(int64_t count, int64_t most) {
   return all;
 }
 
-/// Peaks of one choice of memory with all choices of time, as far as they are asked for.
-class PeaksOfTime {
+/// Buffers of dispatchers beside all choices of memory that differ in nothing that these hold.
+class DispatcherBytes {
  public:
-  explicit PeaksOfTime(ChoicePeaks& peaks) : peaks_(peaks) {}
-
-  /// `knobs` makes those of the choice.
+  /// `knobs` makes those of a choice.
   template <class Knobs>
-  double bytes(const TimeChoice& time, const Knobs& knobs) {
-    std::optional<ChoicePeaks::Peaks>& peaks = known_[time.has_overlap ? 1 : 0];
-    if (!peaks) peaks = peaks_.peaks(knobs());
-    std::optional<double>& of_dispatcher = dispatchers_[static_cast<size_t>(time.dispatcher)];
-    if (!of_dispatcher) of_dispatcher = peaks_.dispatcher_bytes(knobs());
-    return peaks->with(*of_dispatcher);
+  double with(ChoicePeaks& peaks, Dispatcher dispatcher, const Knobs& knobs) {
+    std::optional<double>& bytes = known_[static_cast<size_t>(dispatcher)];
+    if (!bytes) bytes = peaks.dispatcher_bytes(knobs());
+    return *bytes;
   }
 
  private:
-  ChoicePeaks& peaks_;
+  std::array<std::optional<double>, spec::NameTable<Dispatcher>::kRows.size()> known_;
+};
+
+/// Peaks of one choice of memory with all choices of time, as far as they are asked for.
+class PeaksOfTime {
+ public:
+  /// `knobs` makes those of the choice.
+  template <class Knobs>
+  double bytes(ChoicePeaks& all, DispatcherBytes& dispatchers, const TimeChoice& time,
+               const Knobs& knobs) {
+    std::optional<ChoicePeaks::Peaks>& peaks = known_[time.has_overlap ? 1 : 0];
+    if (!peaks) peaks = all.peaks(knobs());
+    return peaks->with(dispatchers.with(all, time.dispatcher, knobs));
+  }
+
+ private:
   std::array<std::optional<ChoicePeaks::Peaks>, 2> known_;  ///< without and with overlap
-  std::array<std::optional<double>, spec::NameTable<Dispatcher>::kRows.size()> dispatchers_;
 };
 
 /// The fastest configuration of each small range of memory.
@@ -94,6 +104,35 @@ class Front {
 };
 
 bool is_faster(const PlannedConfig& a, const PlannedConfig& b) { return a.seconds < b.seconds; }
+
+/// Keeps so many in front; `has_twins`: only the first ones of each layout and micro-batch size.
+void leave_first(size_t count, bool has_twins, std::vector<PlannedConfig>& configs) {
+  if (!has_twins) {
+    configs.resize(std::min(count, configs.size()));
+    return;
+  }
+  std::vector<PlannedConfig> left;
+  for (PlannedConfig& config : configs) {
+    if (left.size() == count) break;
+    const bool is_known = std::ranges::any_of(left, [&](const PlannedConfig& other) {
+      return is_same_choice(other.knobs, config.knobs);
+    });
+    if (!is_known) left.push_back(std::move(config));
+  }
+  configs = std::move(left);
+}
+
+/// Adds what is known of a cell from the choices of another base.
+void add_cell(PlanCell from, PlanCell& to) {
+  to.num_legal += from.num_legal;
+  to.num_fit += from.num_fit;
+  if (from.fastest && (!to.fastest || is_faster(*from.fastest, *to.fastest))) {
+    to.fastest = std::move(from.fastest);
+  }
+  const auto is_leaner = [&] { return from.leanest->peak_bytes < to.leanest->peak_bytes; };
+  if (from.leanest && (!to.leanest || is_leaner())) to.leanest = std::move(from.leanest);
+  if (to.num_legal > 0) to.broken = nullptr;
+}
 
 /// Of configurations that do not fit so many are told.
 constexpr size_t kNearest = 5;
@@ -275,16 +314,6 @@ class Search {
     return knobs;
   }
 
-  /// The same layout but for virtual stages, which often differ by less than predictions can tell:
-  /// a list of them would say little.
-  static bool is_same_choice(const PlanKnobs& a, const PlanKnobs& b) {
-    return a.micro_batch_size == b.micro_batch_size &&
-           std::ranges::all_of(spec::layout_sizes(), [&](const spec::LayoutSize& size) {
-             return size.plan_member == &PlanKnobs::vpp ||
-                    a.*size.plan_member == b.*size.plan_member;
-           });
-  }
-
   /// What is priced from here on has these sizes and stages.
   void enter(const PlanKnobs& knobs, const Pipeline& pipeline) {
     entered_ = run_with(knobs);
@@ -332,55 +361,84 @@ class Search {
     least.peak_bytes = std::numeric_limits<double>::infinity();
     PlanCell* cell = q_.wants_space ? &answer_.cells[layout.cell] : nullptr;
     const std::vector<TimeChoices>& legal = choices_.legal(layout.knobs);
-    has_fit_.assign(choices_.memory().size(), {});
-    for (size_t index = 0; index < choices_.memory().size(); ++index) {
-      if (legal[index].none()) continue;
-      const MemoryChoice& choice = choices_.memory()[index];
-      const PlanKnobs of_memory = *choices_.with(layout.knobs, choice);
+    has_fit_.assign(choices_.groups().size(), {});
+    for (size_t g = 0; g < choices_.groups().size(); ++g) {
+      if (legal[g].none()) continue;
+      const MemoryGroup& group = choices_.groups()[g];
       TimeChoices slower;
-      for (const size_t other : choice.faster) slower |= has_fit_[other];
-      std::optional<PeaksOfTime> peak;
+      for (const size_t other : group.faster) slower |= has_fit_[other];
+      members_.clear();
+      for (size_t i = 0; i < group.count; ++i) {
+        members_.push_back({*choices_.with(layout.knobs, choices_.memory()[group.first + i])});
+      }
+      DispatcherBytes dispatchers;
       double bounds[2] = {-1, -1};  // without and with overlap
       for (size_t t = 0; t < choices_.time().size(); ++t) {
-        if (!legal[index][t]) continue;
+        if (!legal[g][t]) continue;
         const TimeChoice& time = choices_.time()[t];
-        const auto knobs = [&] { return choices_.with(of_memory, time); };
-        if (q_.keeps != nullptr && !q_.keeps(knobs())) continue;
-        ++answer_.num_legal;
-        if (!peak) peak.emplace(peaks_of_layout());
-        const double bytes = peak->bytes(time, knobs);
-        const bool fits = device_bytes(bytes) <= capacity_;
-        if (fits) {
-          ++answer_.num_fit;
-        } else if (bytes < least.peak_bytes) {
-          least = {knobs(), bytes, 0, {}};
+        const auto knobs_of = [&](size_t i) { return choices_.with(members_[i].knobs, time); };
+        kept_.clear();
+        for (size_t i = 0; i < members_.size(); ++i) {
+          if (q_.keeps == nullptr || q_.keeps(knobs_of(i))) kept_.push_back(i);
         }
-        const bool is_slower = slower[t];
-        has_fit_[index][t] = fits;
-        bool is_wanted = fits && !is_hopeless && !is_slower;
-        if (cell != nullptr) {
-          ++cell->num_legal;
-          if (fits) ++cell->num_fit;
-          if (!cell->leanest || bytes < cell->leanest->peak_bytes) {
-            cell->leanest = {knobs(), bytes, 0, layout.pipeline->stages};
-          }
-          const double fastest =
-              std::min(best.seconds, cell->fastest ? cell->fastest->seconds : best.seconds);
-          const auto is_ahead = [&](double seconds) {
-            return (fits && !is_slower && seconds < fastest) || front_.is_ahead(bytes, seconds);
-          };
-          if (!is_wanted && is_ahead(layout.bound)) {
-            // The layout's bound assumes no recomputation and full overlap; this one is tighter.
-            double& bound = bounds[time.has_overlap ? 1 : 0];
-            if (bound < 0) bound = bound_of(knobs(), time.has_overlap);
-            is_wanted = is_ahead(bound);
+        answer_.num_legal += static_cast<int64_t>(kept_.size());
+        if (cell != nullptr) cell->num_legal += static_cast<int64_t>(kept_.size());
+        const auto bytes_of = [&](size_t i) {
+          return members_[i].peaks.bytes(peaks_of_layout(), dispatchers, time,
+                                         [&] { return knobs_of(i); });
+        };
+        // The space needs all peaks. Else, where the leanest does not fit no other does, and where
+        // one fits those that are leaner do.
+        const std::optional<size_t> leanest = cell == nullptr ? leanest_kept(group) : std::nullopt;
+        if (leanest) {
+          const double bytes = bytes_of(*leanest);
+          if (device_bytes(bytes) > capacity_) {
+            if (bytes < least.peak_bytes) least = {knobs_of(*leanest), bytes, 0, {}};
+            continue;
           }
         }
-        if (!is_wanted) continue;
-        const double seconds = price(knobs()).seconds;
-        if (fits && seconds < best.seconds) best = {knobs(), bytes, seconds, {}};
-        if (cell != nullptr && front_.is_ahead(bytes, seconds)) {
-          front_.add({knobs(), bytes, seconds, layout.pipeline->stages});
+        double seconds = -1;  // the same for all of them
+        for (const size_t i : kept_) {
+          if (cell == nullptr && has_fit_[g][t] && is_leaner(group, i, widest_fit_)) {
+            ++answer_.num_fit;
+            continue;
+          }
+          const double bytes = bytes_of(i);
+          const bool fits = device_bytes(bytes) <= capacity_;
+          if (fits) {
+            ++answer_.num_fit;
+          } else if (bytes < least.peak_bytes) {
+            least = {knobs_of(i), bytes, 0, {}};
+          }
+          const bool is_slower = slower[t] || has_fit_[g][t];
+          if (fits && !has_fit_[g][t]) {
+            has_fit_[g][t] = true;
+            widest_fit_ = i;
+          }
+          bool is_wanted = fits && !is_hopeless && !is_slower;
+          if (cell != nullptr) {
+            if (fits) ++cell->num_fit;
+            if (!cell->leanest || bytes < cell->leanest->peak_bytes) {
+              cell->leanest = {knobs_of(i), bytes, 0, layout.pipeline->stages};
+            }
+            const double fastest =
+                std::min(best.seconds, cell->fastest ? cell->fastest->seconds : best.seconds);
+            const auto is_ahead = [&](double at_least) {
+              return (fits && !is_slower && at_least < fastest) || front_.is_ahead(bytes, at_least);
+            };
+            if (!is_wanted && is_ahead(seconds >= 0 ? seconds : layout.bound)) {
+              // The layout's bound assumes no recomputation and full overlap; this one is tighter.
+              double& bound = bounds[time.has_overlap ? 1 : 0];
+              if (bound < 0) bound = bound_of(knobs_of(i), time.has_overlap);
+              is_wanted = is_ahead(std::max(bound, seconds));
+            }
+          }
+          if (!is_wanted) continue;
+          if (seconds < 0) seconds = price(knobs_of(i)).seconds;
+          if (fits && seconds < best.seconds) best = {knobs_of(i), bytes, seconds, {}};
+          if (cell != nullptr && front_.is_ahead(bytes, seconds)) {
+            front_.add({knobs_of(i), bytes, seconds, layout.pipeline->stages});
+          }
         }
       }
     }
@@ -395,6 +453,19 @@ class Search {
     } else if (answer_.num_fit == 0 && least.peak_bytes < std::numeric_limits<double>::infinity()) {
       add_nearest(least, layout.pipeline->stages);
     }
+  }
+
+  /// Whether a member of a group needs as much memory as another one at most.
+  [[nodiscard]] bool is_leaner(const MemoryGroup& group, size_t member, size_t than) const {
+    const std::vector<MemoryChoice>& all = choices_.memory();
+    return all[group.first + member].is_leaner(all[group.first + than]);
+  }
+  /// Of the members that are kept the one that is leaner than all others, where there is one.
+  [[nodiscard]] std::optional<size_t> leanest_kept(const MemoryGroup& group) const {
+    if (kept_.size() < 2) return std::nullopt;
+    const bool is_leanest = std::ranges::all_of(
+        kept_, [&](size_t other) { return is_leaner(group, kept_.back(), other); });
+    return is_leanest ? std::optional(kept_.back()) : std::nullopt;
   }
 
   /// Of those that need as much the first ones stay.
@@ -438,7 +509,15 @@ class Search {
   size_t part_;
   size_t num_cells_ = 0;  ///< of all parts
   SearchChoices choices_;
-  std::vector<TimeChoices> has_fit_;  ///< by memory choice, of the layout that is looked at
+  /// A choice of a group of memory choices with the layout that is looked at.
+  struct Member {
+    PlanKnobs knobs;
+    PeaksOfTime peaks{};
+  };
+  std::vector<Member> members_;       ///< of the group that is looked at
+  std::vector<size_t> kept_;          ///< of these, with the time choice that is looked at
+  size_t widest_fit_ = 0;             ///< of these the first that fits
+  std::vector<TimeChoices> has_fit_;  ///< by group, of the layout that is looked at
   int64_t num_choices_ = 0;           ///< of a layout
   double capacity_;
   Front front_;
@@ -453,7 +532,7 @@ class Search {
   PlanAnswer answer_;
 };
 
-/// Joins the answers of the parts of a space.
+/// Joins the answers of the parts of a space, those of one base behind those of the other.
 PlanAnswer joined(std::vector<PlanAnswer> parts, const PlanQuestion& question) {
   PlanAnswer all;
   Front front(static_cast<double>(question.hardware->memory_bytes) * question.memory_ratio);
@@ -469,16 +548,20 @@ PlanAnswer joined(std::vector<PlanAnswer> parts, const PlanQuestion& question) {
     move_into(part.best, all.best);
     move_into(part.nearest, all.nearest);
     for (const PlannedConfig& config : part.front) front.add(config);
-    num_cells += part.cells.size();
   }
+  for (size_t p = 0; p < kNumParts; ++p) num_cells += parts[p].cells.size();
   std::stable_sort(all.best.begin(), all.best.end(), is_faster);
-  all.best.resize(std::min(all.best.size(), static_cast<size_t>(question.num_best)));
+  const bool has_twins = parts.size() > kNumParts;
+  leave_first(static_cast<size_t>(question.num_best), has_twins, all.best);
   std::stable_sort(
       all.nearest.begin(), all.nearest.end(),
       [](const PlannedConfig& a, const PlannedConfig& b) { return a.peak_bytes < b.peak_bytes; });
-  all.nearest.resize(all.num_fit > 0 ? 0 : std::min(all.nearest.size(), kNearest));
+  leave_first(all.num_fit > 0 ? 0 : kNearest, has_twins, all.nearest);
   for (size_t i = 0; i < num_cells; ++i) {
     all.cells.push_back(std::move(parts[i % kNumParts].cells[i / kNumParts]));
+    for (size_t p = i % kNumParts + kNumParts; p < parts.size(); p += kNumParts) {
+      add_cell(std::move(parts[p].cells[i / kNumParts]), all.cells.back());
+    }
   }
   if (question.wants_space) all.front = front.configs();
   return all;
@@ -500,10 +583,23 @@ PlanRun run_with(const PlanQuestion& question, const PlannedConfig& config) {
   return run;
 }
 
+bool is_same_choice(const PlanKnobs& a, const PlanKnobs& b) {
+  return a.micro_batch_size == b.micro_batch_size &&
+         std::ranges::all_of(spec::layout_sizes(), [&](const spec::LayoutSize& size) {
+           return size.plan_member == &PlanKnobs::vpp || a.*size.plan_member == b.*size.plan_member;
+         });
+}
+
 PlanAnswer search_plans(const PlanQuestion& question, const Rates& rates) {
-  std::vector<PlanAnswer> parts(kNumParts);
-  base::parallel_for(kNumParts,
-                     [&](size_t part) { parts[part] = Search(question, rates, part).search(); });
+  std::vector<PlanQuestion> questions = {question};
+  for (const PlanKnobs& base : question.other_bases) {
+    questions.push_back(question);
+    questions.back().base = base;
+  }
+  std::vector<PlanAnswer> parts(kNumParts * questions.size());
+  base::parallel_for(parts.size(), [&](size_t i) {
+    parts[i] = Search(questions[i / kNumParts], rates, i % kNumParts).search();
+  });
   return joined(std::move(parts), question);
 }
 

@@ -23,6 +23,8 @@ struct PlanQuestion {
   int64_t seq_length = 1;
   /// Configuration from which the searched knobs are varied; all others stay.
   spec::PlanKnobs base;
+  /// Others that are searched as well: what a command has, with and without it.
+  std::vector<spec::PlanKnobs> other_bases;
   /// Whether a configuration keeps the values of the fixed knobs. Null: nothing is fixed.
   std::function<bool(const spec::PlanKnobs&)> keeps;
   /// Whether the framework that is planned for has words for a configuration's value of the knob
@@ -31,6 +33,9 @@ struct PlanQuestion {
   /// Whether Megatron-Core is planned for: its rules hold, and stages may be written.
   bool is_of_megatron = true;
   bool takes_padded_deepep = false;  ///< as PlanRun::takes_padded_deepep
+  /// Whether Transformer Engine's loss is tried: Megatron-Core warns of it, the arguments of
+  /// Megatron-LM refuse it.
+  bool takes_te_loss = false;
   /// Whether context-parallel ranks may exchange heads instead of what `base` has, if faster.
   bool may_exchange_heads = true;
   double load = 1;          ///< as PlanRun::load
@@ -49,6 +54,10 @@ struct PlannedConfig {
 
 /// The run of the question, with this configuration.
 PlanRun run_with(const PlanQuestion& question, const PlannedConfig& config);
+
+/// Whether two have the same layout, but for virtual stages, and micro-batch size. These often
+/// differ by less than predictions can tell: a list of them would say little.
+bool is_same_choice(const spec::PlanKnobs& a, const spec::PlanKnobs& b);
 
 /// Summary of all configurations with the same tp, cp, ep and pp.
 struct PlanCell {
@@ -82,12 +91,12 @@ struct PlanAnswer {
   std::vector<PlannedConfig> front;
 };
 
-/// Tries all layouts of the devices with all choices of recomputation, loss, sharding, dispatcher,
-/// overlap and graphs. Stages are chosen for each layout without recomputation (choose_stages), and
-/// again for the best configurations with their own choices. Predicts memory for every legal point.
-/// Without `wants_space`, skips timing for layouts whose lower bound (nothing recomputed or
-/// offloaded, all overlapped, no host time) is slower than the worst of the best so far. Uses two
-/// threads; both may call `keeps` and `can_say`.
+/// Tries all layouts of the devices with all choices of recomputation, loss, sharding, optimizer,
+/// dispatcher, overlap and graphs. Stages are chosen for each layout without recomputation
+/// (choose_stages), and again for the best configurations with their own choices. Predicts memory
+/// for every legal point. Without `wants_space`, skips timing for layouts whose lower bound
+/// (nothing recomputed or offloaded, all overlapped, no host time) is slower than the worst of the
+/// best so far. Uses two threads; both may call `keeps` and `can_say`.
 PlanAnswer search_plans(const PlanQuestion& question, const Rates& rates);
 
 }  // namespace moetune::tuner::planner

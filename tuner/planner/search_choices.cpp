@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
+#include "engine/spec/implied_knobs.h"
 #include "kernels/base/error.h"
 #include "tuner/planner/rules.h"
+#include "tuner/planner/static_memory.h"
 #include "tuner/planner/titan_memory.h"
 
 namespace moetune::tuner::planner {
@@ -36,7 +38,7 @@ bool recomputes_no_more(const MemoryChoice& a, const MemoryChoice& b) {
 
 /// Whether `a` recomputes nothing that `b` does not, and shares out no weights unless `b` does so
 /// in the same way: then it takes no longer. Without FSDP that holds where the optimizer's state is
-/// shared out (`shares_state`), else each rank updates all of it. The loss has no price.
+/// shared out (`shares_state`), else each rank updates all of it.
 bool is_as_fast(const MemoryChoice& a, const MemoryChoice& b, bool shares_state) {
   return recomputes_no_more(a, b) && (a.fsdp == b.fsdp || (a.fsdp == Fsdp::none && shares_state));
 }
@@ -126,34 +128,83 @@ SearchChoices::SearchChoices(const PlanQuestion& question) : q_(question) {
   add_time_choices();
 }
 
+/// By the memory that they need, the most first: none has a price in Megatron-Core's time.
+std::vector<CrossEntropy> SearchChoices::losses() const {
+  std::vector<CrossEntropy> losses = {CrossEntropy::native};
+  if (q_.is_of_megatron) losses.push_back(CrossEntropy::unfused);
+  if (q_.takes_te_loss) losses.push_back(CrossEntropy::te);
+  losses.push_back(CrossEntropy::chunked);
+  leave_sayable("cross_entropy", &PlanKnobs::cross_entropy, losses);
+  if (q_.base.cross_entropy != CrossEntropy::chunked) add_fixed(q_.base.cross_entropy, losses);
+  const auto place = [](CrossEntropy loss) {
+    return loss == CrossEntropy::native ? -1 : static_cast<int>(loss);
+  };
+  std::ranges::sort(losses, {}, place);
+  return losses;
+}
+
+/// Whether the precision-aware optimizer is a choice beside that of the question. Megatron-Core has
+/// it beside Adam and the distributed optimizer only. It has to free something.
+bool SearchChoices::may_be_aware() const {
+  PlanKnobs aware = q_.base;
+  spec::set_implied(aware);
+  if (!q_.is_of_megatron || aware.precision_aware_optimizer || !aware.distributed_optimizer ||
+      aware.optimizer != spec::OptimizerKind::adam) {
+    return false;
+  }
+  aware.precision_aware_optimizer = true;
+  return (has_master_remainders(aware) || aware.main_grads != spec::StateType::fp32) &&
+         is_sayable("precision_aware_optimizer", &PlanKnobs::precision_aware_optimizer, true);
+}
+
 void SearchChoices::add_memory_choices(const std::vector<Fsdp>& shardings) {
   std::vector<PlanRecomputeSet> recomputes = recompute_choices(*q_.model);
-  std::vector<CrossEntropy> losses = {CrossEntropy::native, CrossEntropy::chunked};
   leave_sayable("recompute", &PlanKnobs::recompute, recomputes);
-  leave_sayable("cross_entropy", &PlanKnobs::cross_entropy, losses);
   add_fixed(q_.base.recompute, recomputes);
-  if (q_.base.cross_entropy != CrossEntropy::chunked) add_fixed(q_.base.cross_entropy, losses);
+  const std::vector<CrossEntropy> losses = this->losses();
+  PlanKnobs implied = q_.base;
+  if (q_.is_of_megatron) spec::set_implied(implied);
+  std::vector<bool> optimizers = {implied.precision_aware_optimizer};
+  if (may_be_aware()) optimizers.push_back(true);
   const LayersAgain of_base = {q_.base.recompute_method, q_.base.recompute_num_layers};
+  const auto add_group = [&](MemoryChoice choice, size_t first_loss, size_t num_losses) {
+    groups_.push_back({memory_.size()});
+    for (const bool is_aware : optimizers) {
+      // What FSDP, which has masters of its own, then keeps is not known.
+      if (is_aware != optimizers.front() && choice.fsdp != Fsdp::none) continue;
+      choice.is_aware = is_aware;
+      for (size_t i = first_loss; i < first_loss + num_losses; ++i) {
+        choice.cross_entropy = losses[i];
+        choice.loss_place = i;
+        memory_.push_back(choice);
+      }
+    }
+    groups_.back().count = memory_.size() - groups_.back().first;
+  };
   for (const PlanRecomputeSet& recompute : recomputes) {
     std::vector<LayersAgain> all_layers = {of_base};
     // Layers that the run of today takes together may be too many for another layout.
     const LayersAgain each;
     if (recompute.has(PlanRecompute::full) && of_base != each) all_layers.push_back(each);
     for (const LayersAgain& layers : all_layers) {
-      for (const CrossEntropy loss : losses) {
-        for (const Fsdp fsdp : shardings) {
-          memory_.push_back({recompute, layers, loss, fsdp});
+      for (const Fsdp fsdp : shardings) {
+        const MemoryChoice choice = {recompute, layers, {}, fsdp, false, 0};
+        if (q_.is_of_megatron) {
+          add_group(choice, 0, losses.size());
+          continue;
         }
+        // Torchtitan's losses differ in time.
+        for (size_t i = 0; i < losses.size(); ++i) add_group(choice, i, 1);
       }
     }
   }
   // What is sent to the host's memory is less where more is recomputed, which may be faster.
-  for (size_t later = 0; q_.base.offload.empty() && later < memory_.size(); ++later) {
+  for (size_t later = 0; q_.base.offload.empty() && later < groups_.size(); ++later) {
     for (size_t earlier = 0; earlier < later; ++earlier) {
       // Without FSDP torchtitan may compute in 32 bits, which is not faster.
-      if (is_as_fast(memory_[earlier], memory_[later],
+      if (is_as_fast(memory_[groups_[earlier].first], memory_[groups_[later].first],
                      q_.base.distributed_optimizer && q_.is_of_megatron)) {
-        memory_[later].faster.push_back(earlier);
+        groups_[later].faster.push_back(earlier);
       }
     }
   }
@@ -229,6 +280,7 @@ std::optional<PlanKnobs> SearchChoices::with(const PlanKnobs& layout,
   knobs.recompute_num_layers = choice.layers.count;
   knobs.cross_entropy = choice.cross_entropy;
   knobs.fsdp = choice.fsdp;
+  knobs.precision_aware_optimizer = choice.is_aware;
   if (choice.fsdp != Fsdp::none && !shares_out_weights(knobs)) {
     // FSDP over one rank is none, and is no choice beside it. A framework that always shards
     // takes it for one rank only; it shares out state with the weights.
@@ -264,9 +316,9 @@ const std::vector<TimeChoices>& SearchChoices::legal(const PlanKnobs& layout) {
   const auto [place, is_new] = legal_choices_.try_emplace(kind);
   if (!is_new) return place->second;
   PlanRun run = run_with(q_, {layout});
-  for (const MemoryChoice& choice : memory_) {
+  for (const MemoryGroup& group : groups_) {
     TimeChoices legal;
-    const std::optional<PlanKnobs> knobs = with(layout, choice);
+    const std::optional<PlanKnobs> knobs = with(layout, memory_[group.first]);
     for (size_t t = 0; knobs && t < time_.size(); ++t) {
       run.knobs = with(*knobs, time_[t]);
       legal[t] = holds_rules_of_choices(run);

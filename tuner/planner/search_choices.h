@@ -27,7 +27,21 @@ struct MemoryChoice {
   LayersAgain layers;
   spec::CrossEntropy cross_entropy;
   spec::Fsdp fsdp;
-  std::vector<size_t> faster{};  ///< earlier choices that are as fast at least
+  bool is_aware;      ///< precision_aware_optimizer
+  size_t loss_place;  ///< of the losses that are tried: later ones need less memory
+
+  /// Of two choices of a group: whether this one needs as much memory at most.
+  [[nodiscard]] bool is_leaner(const MemoryChoice& than) const {
+    return is_aware >= than.is_aware && loss_place >= than.loss_place;
+  }
+};
+
+/// Choices of memory that differ in loss and optimizer alone: they take the same time, and are
+/// legal together.
+struct MemoryGroup {
+  size_t first = 0;              ///< in SearchChoices::memory()
+  size_t count = 0;              ///< so many follow each other
+  std::vector<size_t> faster{};  ///< earlier groups that are as fast at least
 };
 
 /// Choices that change only time.
@@ -47,6 +61,8 @@ class SearchChoices {
   explicit SearchChoices(const PlanQuestion& question);
 
   [[nodiscard]] const std::vector<MemoryChoice>& memory() const { return memory_; }
+  /// The same, by the time that they take.
+  [[nodiscard]] const std::vector<MemoryGroup>& groups() const { return groups_; }
   [[nodiscard]] const std::vector<TimeChoice>& time() const { return time_; }
   /// Whether an exchange of heads is tried beside that of keys and values.
   [[nodiscard]] bool may_exchange_heads() const { return may_exchange_heads_; }
@@ -61,7 +77,7 @@ class SearchChoices {
   /// A choice of both, from one of memory.
   [[nodiscard]] spec::PlanKnobs with(const spec::PlanKnobs& of_memory,
                                      const TimeChoice& time) const;
-  /// Of each memory choice the time choices that are legal with it, where the layout is legal.
+  /// Of each group the time choices that are legal with it, where the layout is legal.
   const std::vector<TimeChoices>& legal(const spec::PlanKnobs& layout);
 
  private:
@@ -75,11 +91,14 @@ class SearchChoices {
                      std::vector<T>& values) const;
   [[nodiscard]] spec::PlanKnobs two_replicas() const;
   [[nodiscard]] bool shares_out_weights(const spec::PlanKnobs& knobs) const;
+  [[nodiscard]] std::vector<spec::CrossEntropy> losses() const;
+  [[nodiscard]] bool may_be_aware() const;
   void add_memory_choices(const std::vector<spec::Fsdp>& shardings);
   void add_time_choices();
 
   const PlanQuestion& q_;
   std::vector<MemoryChoice> memory_;
+  std::vector<MemoryGroup> groups_;
   std::vector<TimeChoice> time_;
   bool may_exchange_heads_ = true;
   bool searches_unsharded_ = true;   ///< Fsdp::none, for all layouts

@@ -291,6 +291,8 @@ Stages choose_stages(const PlanRun& run, const StageParts& parts, bool is_quick)
   const bool divides = splits_by_itself(run);
   const Stages even = divides ? unwritten_stages(run) : Stages{};
   if (!may_be_written(run)) return even;
+  // Each layer has a stage, and the ends have theirs.
+  if (pp * run.knobs.vpp > run.model->num_layers) return unwritten_stages(run);
   std::vector<int64_t> in_flight = in_flight_of(run);
   std::vector<int64_t> layers = best_split(parts, pp, in_flight);
   if (divides) {

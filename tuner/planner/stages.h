@@ -31,7 +31,8 @@ double stage_seconds(const StageParts& parts, const std::vector<int64_t>& layers
 inline constexpr double kWorthWriting = 0.02;
 
 /// The stages of a plan, PlanRun::stages. Where the layers divide: what the framework makes by
-/// itself, unless best_split is better. Empty without pipeline stages, and where nothing that the
+/// itself, unless best_split is better. With more stages than layers the ends have stages of their
+/// own. Empty without pipeline stages, and where nothing that the
 /// framework takes can be said, as the layers do not divide and first and last stage are counted,
 /// or it is a hybrid with Mamba layers, whose pattern says its stages. `parts`: of the run. With
 /// `is_quick` weights are not weighed where splits take as long, only micro-batches in flight.

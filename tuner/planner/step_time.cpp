@@ -10,6 +10,7 @@
 #include "tuner/planner/adapters.h"
 #include "tuner/planner/exchange.h"
 #include "tuner/planner/full_recompute.h"
+#include "tuner/planner/host_time.h"
 #include "tuner/planner/layer_sizes.h"
 #include "tuner/planner/layer_work.h"
 #include "tuner/planner/op_classes.h"
@@ -89,9 +90,8 @@ class StepPricer {
     if (!k_.offload.empty()) {
       time[TimePart::host_copies] += exposed_copies(run_, alike.kind, alike.window, time.device());
     }
-    time.host = (host_seconds(alike.kind) * trained_launches(alike, num_adapters) +
-                 ungrouped_seconds(alike)) *
-                relaunched(alike);
+    time.host = host_seconds(alike.kind, num_adapters) + ungrouped_seconds(alike);
+    if (!run_.is_of_megatron) time.host *= relaunched(alike);
     return time;
   }
 
@@ -334,7 +334,7 @@ class StepPricer {
     return 1 - hidden + hidden * kept;
   }
 
-  /// Launches with recomputation over those without.
+  /// Launches with recomputation over those without, of what was not counted (host_calls).
   [[nodiscard]] double relaunched(const PreparedStep::Alike& alike) const {
     const FeedForward half = alike.kind.feed_forward;
     const auto is_again = [&](const auto& part) {
@@ -369,16 +369,11 @@ class StepPricer {
     return group_seconds(hw_, comm.kind, size, stride, comm.bytes);
   }
 
-  /// Launches that the host is busy with, forward and backward, of a layer of that kind.
-  [[nodiscard]] double host_seconds(LayerKind kind) const {
+  /// What the host is busy with, forward and backward, of a layer of that kind.
+  [[nodiscard]] double host_seconds(LayerKind kind, double num_adapters) const {
     if (k_.cuda_graphs.has(PlanGraph::full_iteration)) return 0;
-    double ns = rates_.host_layer_ns;
-    if (kind.feed_forward == FeedForward::moe) {
-      ns += rates_.host_expert_ns * launched_experts(run_);
-    } else {
-      ns *= rates_.host_dense;
-    }
-    if (!k_.cuda_graphs.empty()) ns *= rates_.host_graphed;
+    const double ns =
+        rates_.host_layer_ns * host_calls(run_, kind, num_adapters) / reference_host_calls();
     return 1e-9 * host_slowness() * ns;
   }
 
@@ -412,15 +407,6 @@ class StepPricer {
       }
     }
     return static_cast<double>(adapters.size());
-  }
-
-  /// Launches of a layer over those where all of it is trained: frozen matrices have no gradients.
-  [[nodiscard]] double trained_launches(const PreparedStep::Alike& alike,
-                                        double num_adapters) const {
-    if (!has_adapters(k_)) return 1;
-    const auto frozen = std::ranges::count(alike.work->ops, Pass::wgrad, &OpWork::pass);
-    const double all = std::max(1, alike.work->num_launches);
-    return (all - static_cast<double>(frozen) + kAdapterLaunches * num_adapters) / all;
   }
 
   [[nodiscard]] double message_seconds() const {

@@ -41,6 +41,37 @@ std::string percent_list(const TrialOutcome& outcome) {
   return text;
 }
 
+/// Why a change is tried, where a rule recommends it or the space only allows it.
+std::string why_of(const SettingsMove& move) {
+  if (move.remedy.empty()) return "The space allows it, no rule recommends it.";
+  std::string why =
+      move.why.empty() ? fmt::format("The rule {} recommends it.", move.remedy) : move.why;
+  if (move.ceiling_ratio > 0 && move.ceiling_ratio < 1) {
+    why += fmt::format(" At most {} of the step would be gained.",
+                       base::format_ratio(move.ceiling_ratio));
+  }
+  return why;
+}
+
+/// Why one of the two is measured once more.
+std::string why_again(const NextRun& next, const std::string& title) {
+  const std::string which = next.is_candidate ? "it" : "the best so far";
+  switch (next.purpose) {
+    case Purpose::longer:
+      return fmt::format("Noise hides whether '{}' gains enough: {} is run over more steps.", title,
+                         which);
+    case Purpose::in_turns:
+      return fmt::format(
+          "Noise hides whether '{}' gains enough: the best so far and it are run in turns.", title);
+    case Purpose::first:
+    case Purpose::again:
+      break;
+  }
+  return fmt::format(
+      "'{}' looks faster than the best so far: {} is run again, as that may be noise.", title,
+      which);
+}
+
 }  // namespace
 
 SettingsSearch::SettingsSearch(const spec::SweepSpec& sweep, std::unique_ptr<SettingsSpace> space)
@@ -121,9 +152,10 @@ SettingsSearch::Trial SettingsSearch::measure(TrialRequest request, const Settin
 }
 
 SettingsSearch::Trial SettingsSearch::measure(const Settings& settings, const std::string& title,
-                                              bool is_profiled) {
+                                              std::string why, bool is_profiled) {
   TrialRequest request = space_->request(settings, is_profiled, sweep_.base.num_steps);
   request.title = title;
+  request.why = std::move(why);
   return measure(std::move(request), settings);
 }
 
@@ -178,6 +210,8 @@ bool SettingsSearch::contract() {
   const Settings base = space_->base();
   TrialRequest request = space_->request(base, false, sweep_.base.num_steps);
   request.title = "the run as it is";
+  request.why =
+      "The command as it is comes first: all others are compared with its time and losses.";
   request.is_baseline = true;
   const Trial baseline = measure(std::move(request), base);
   if (baseline.is_ok()) {
@@ -203,7 +237,9 @@ bool SettingsSearch::fit(const Trial& baseline) {
       const std::string title = space_->change_text(baseline.settings, move.settings);
       if (!seen.insert(move.settings).second) continue;
       if (!is_worth_running(move.settings, title)) continue;
-      Trial trial = measure(move.settings, title);
+      Trial trial = measure(move.settings, title,
+                            fmt::format("Out of memory: {}. {}", last.request.title,
+                                        why_of({move.settings, move.remedy, move.why, 0})));
       ++num_tried;
       Decision& decision =
           decide(Phase::fit, trial.is_ok() ? DecisionKind::kept : DecisionKind::tried,
@@ -257,7 +293,11 @@ void SettingsSearch::scale() {
     if (num_measured >= sweep_.scale_trials) break;
     const Settings& settings = by_hash.at(request.hash);
     if (!is_worth_running(settings, request.title)) continue;
-    const Trial trial = measure(settings, request.title);
+    const Trial trial =
+        measure(settings, request.title,
+                "The space allows this layout or batch size: these come before other "
+                "settings." +
+                    prediction_text(settings));
     ++num_measured;
     contest(trial, {settings, "", "", 0});
   }
@@ -266,7 +306,10 @@ void SettingsSearch::scale() {
 TrialOutcome SettingsSearch::profile() {
   if (!space_->can_profile()) return {};
   pass_.phase = Phase::profile;
-  const Trial trial = measure(pass_.incumbent->settings, "a look into the best so far", true);
+  const Trial trial = measure(pass_.incumbent->settings, "a look into the best so far",
+                              "A trace of the best so far shows its wall, and so what to change "
+                              "next. Its time is not compared.",
+                              true);
   pass_.phase = Phase::retune;
   const TrialOutcome& seen = trial.outcome;
   const Wall label = seen.wall.value_or(Wall::unknown);
@@ -309,7 +352,11 @@ void SettingsSearch::retune() {
       const std::string title = space_->change_text(pass_.incumbent->settings, move.settings);
       if (goes_back(move.settings) || !tried.emplace(seen.wall, title).second) continue;
       if (!is_worth_running(move.settings, title)) continue;
-      const Trial trial = measure(move.settings, title);
+      const std::string wall = seen.wall && !move.remedy.empty()
+                                   ? fmt::format("The wall is {}. ", name_of(*seen.wall))
+                                   : "";
+      const Trial trial =
+          measure(move.settings, title, wall + why_of(move) + prediction_text(move.settings));
       if (trial.request.hash == pass_.incumbent->request.hash) continue;
       if (contest(trial, move)) {
         has_changed = true;
@@ -326,9 +373,18 @@ std::optional<double> SettingsSearch::predicted_ratio(const Trial& candidate) co
   return before / after - 1;
 }
 
+std::string SettingsSearch::prediction_text(const Settings& settings) const {
+  const int64_t own_ns = space_->request(settings, false, sweep_.base.num_steps).prediction.step_ns;
+  const int64_t best_ns = pass_.incumbent ? pass_.incumbent->request.prediction.step_ns : 0;
+  if (own_ns <= 0 || best_ns <= 0) return "";
+  return fmt::format(" Predicted to take {} a step, the best so far {}.", base::format_ns(own_ns),
+                     base::format_ns(best_ns));
+}
+
 std::optional<TrialOutcome> SettingsSearch::repeat(const Trial& trial, Purpose purpose,
-                                                   const std::string& rival) {
+                                                   const std::string& rival, std::string why) {
   TrialRequest request = repeat_of(trial.request, purpose, pass_.attempts[trial.request.hash] + 1);
+  request.why = std::move(why);
   request.phase = pass_.phase;
   request.spec.reference_loss = pass_.reference_loss;
   const Key key{request.hash, request.attempt};
@@ -385,7 +441,7 @@ bool SettingsSearch::contest(const Trial& candidate, const SettingsMove& move) {
       before, after, [&] { return contests_.judge(before, after, predicted); },
       [&](const NextRun& next) {
         return repeat(next.is_candidate ? candidate : *pass_.incumbent, next.purpose,
-                      next.is_candidate ? before : after);
+                      next.is_candidate ? before : after, why_again(next, title));
       });
   const bool is_gain = judgement.verdict == Verdict::gain && !failure;
   std::string text = fmt::format("{}: {} per step, {} the best so far {}, by {} and {} runs", title,
@@ -435,6 +491,10 @@ void SettingsSearch::validate() {
     TrialRequest request = space_->request(winner.settings, false, sweep_.validate_steps);
     request.title = fmt::format("validation over {} steps", sweep_.validate_steps);
     request.is_final = true;
+    request.why = is_runner_up
+                      ? "The best did not pass its validation: this was the best before it."
+                      : "Nothing else is tried: a long run shows whether speed and losses of "
+                        "the best hold.";
     const Trial trial = measure(std::move(request), winner.settings);
     const TrialOutcome& outcome = trial.outcome;
     const double loss = outcome.losses.empty() ? 0 : outcome.losses.back();

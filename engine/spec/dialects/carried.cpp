@@ -127,6 +127,35 @@ bool have_same_layout(const RunConfig& a, const RunConfig& b) {
                   &K::recompute_num_layers, &K::offload);
 }
 
+namespace {
+
+/// The key of a switch that the run's text sets; empty where it does not.
+std::string key_that_is_on(const RunConfig& run, std::string_view row) {
+  std::string key = key_of(row_of(row), run.dialect);
+  const auto said = std::ranges::find(run.stated, key, &StatedSetting::key);
+  if (key.empty() || said == run.stated.end()) return {};
+  const bool is_on = said->value.empty() || parse_yaml_switch(said->value).value_or(false);
+  return is_on ? key : std::string();
+}
+
+constexpr std::string_view kCountsEmbedding = "account_for_embedding_in_pipeline_split";
+constexpr std::string_view kCountsLoss = "account_for_loss_in_pipeline_split";
+
+}  // namespace
+
+CountedEnds counted_ends(const RunConfig& run) {
+  return {!key_that_is_on(run, kCountsEmbedding).empty(),
+          !key_that_is_on(run, kCountsLoss).empty()};
+}
+
+std::vector<std::string> keys_of_counted_ends(const RunConfig& run) {
+  std::vector<std::string> keys;
+  for (const std::string_view row : {kCountsEmbedding, kCountsLoss}) {
+    if (std::string key = key_that_is_on(run, row); !key.empty()) keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
 std::string text_of_keys(const std::vector<std::string>& keys) {
   const size_t named = std::min(keys.size(), kMostNamed);
   std::vector<std::string> first;

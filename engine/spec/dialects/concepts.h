@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "engine/spec/dialects/run_config.h"
+#include "engine/spec/pipeline_layout.h"
 
 namespace moetune::spec::dialects {
 
@@ -114,6 +115,11 @@ bool is_known(std::string_view key, Dialect dialect);
 Kind kind_of(const Row& row);
 /// Whether a run's text says the row's setting, in any spelling: defaults are no statement.
 bool is_said(const RunConfig& run, const Row& row);
+/// What Megatron counts as a layer beside those of the model, as the run's text says. Its two flags
+/// stay in RunConfig::unknown.
+CountedEnds counted_ends(const RunConfig& run);
+/// The keys of these flags in the run's dialect, as far as they are on.
+std::vector<std::string> keys_of_counted_ends(const RunConfig& run);
 /// The row that has the key; null for unknown ones.
 const Row* find_row(std::string_view key, Dialect dialect);
 

@@ -1,6 +1,7 @@
 // What Megatron-LM and those that build on it say with several settings at once. All three have the
 // same parts under keys of their own.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -45,6 +46,14 @@ void both_said(Reading& in, std::string_view one, std::string_view other) {
       fmt::format("'{}' and '{}' contradict each other: leave one", in.key(one), in.key(other)));
 }
 
+/// Where something else says the layers of the first stage and the last, Megatron counts neither
+/// embedding nor loss as one.
+void contradict_counted_ends(Reading& in, std::string_view row) {
+  for (const std::string& key : keys_of_counted_ends(in.run)) {
+    in.problem(fmt::format("'{}' and '{}' contradict each other: leave one", in.key(row), key));
+  }
+}
+
 /// A hand-written layout says all stages itself.
 void read_layout(Reading& in, std::optional<int64_t> stages, std::optional<int64_t> layers) {
   PlanKnobs& k = in.run.knobs;
@@ -52,6 +61,7 @@ void read_layout(Reading& in, std::optional<int64_t> stages, std::optional<int64
   if (k.first_stage_layers > 0) both_said(in, kLayout, "first_stage_layers");
   if (k.last_stage_layers > 0) both_said(in, kLayout, "last_stage_layers");
   if (layers) both_said(in, kLayout, "num_layers_per_virtual_pipeline_stage");
+  contradict_counted_ends(in, kLayout);
   const bool may_both_be_said = in.dialect == Dialect::megatron_bridge;
   if (stages && !may_both_be_said) {
     both_said(in, kLayout, "num_virtual_stages_per_pipeline_rank");
@@ -78,6 +88,11 @@ void read_stages(Reading& in) {
   const auto stages = in.parts.integer(kStages);
   const auto layers = in.parts.integer(kLayers);
   if (stages && layers) both_said(in, kStages, kLayers);
+  for (const std::string_view row : {"first_stage_layers", "last_stage_layers"}) {
+    const bool is_said =
+        row == "first_stage_layers" ? k.first_stage_layers > 0 : k.last_stage_layers > 0;
+    if (is_said && in.run.pipeline_layout.empty()) contradict_counted_ends(in, row);
+  }
   if (!in.run.pipeline_layout.empty()) {
     read_layout(in, stages, layers);
   } else if (stages) {
@@ -97,14 +112,19 @@ void read_stages(Reading& in) {
       return;
     }
     const int64_t num_layers = is_said ? total->get<int64_t>() : in.options.num_layers;
-    if (*layers < 1 || num_layers < 1 || num_layers % k.pp != 0 ||
-        num_layers / k.pp % *layers != 0 || num_layers / k.pp / *layers > kMostStages) {
+    const std::vector<std::string> counted = keys_of_counted_ends(in.run);
+    const int64_t all = num_layers + static_cast<int64_t>(counted.size());
+    if (*layers < 1 || num_layers < 1 || all % k.pp != 0 || all / k.pp % *layers != 0 ||
+        all / k.pp / *layers > kMostStages) {
+      const std::string beside =
+          counted.empty() ? std::string()
+                          : fmt::format(" (and {} with {})", all, fmt::join(counted, " and "));
       in.problem(fmt::format(
-          "'{}' ({}) does not divide the layers of a rank: '{}' is {}, '{}' is {}", in.key(kLayers),
-          *layers, in.key("num_layers"), num_layers, in.key("pp"), k.pp));
+          "'{}' ({}) does not divide the layers of a rank: '{}' is {}{}, '{}' is {}",
+          in.key(kLayers), *layers, in.key("num_layers"), num_layers, beside, in.key("pp"), k.pp));
       return;
     }
-    k.vpp = static_cast<int32_t>(num_layers / k.pp / *layers);
+    k.vpp = static_cast<int32_t>(all / k.pp / *layers);
   }
 }
 

@@ -309,6 +309,10 @@ std::optional<std::string> own_spelling(const Row& row, const Writing& out,
                                         const std::string& ours) {
   const auto found = out.run.spellings.find(row.name);
   if (out.run.dialect != out.dialect || found == out.run.spellings.end()) return std::nullopt;
+  // As a log echoes a type: Megatron-LM's parser refuses that.
+  if (out.dialect == Dialect::megatron_lm && found->second.starts_with("torch.")) {
+    return std::nullopt;
+  }
   for (const Word& word : words_for(row, out.dialect)) {
     if (word.theirs == found->second && word.ours == ours) return found->second;
   }

@@ -3,6 +3,7 @@
 Imported before Megatron-LM. Kernels of Triton and of torch.compile are compiled as ever, and launched never. Attention
 makes its outputs and nothing else. Every expert is given as many tokens, as the fake device's router chooses none.
 """
+import math
 import os
 import sys
 import types
@@ -141,7 +142,118 @@ def with_balanced_experts():
         self.routing_map = None
         return permuted, per_expert, self.local_probs
 
+    def multihot(self, indices, probs):
+        """As the original, whose number of rows a kernel would find."""
+        rows, count = indices.size(0), int(self.tokens_per_expert.sum())
+        chosen = torch.zeros((rows, self.num_local_experts), dtype=torch.long, device="cuda")
+        weights = torch.zeros((rows, self.num_local_experts), dtype=torch.float, device="cuda")
+        mask = indices != -1
+        valid, places = (torch.empty(count, dtype=torch.long, device="cuda") for _ in range(2))
+        chosen[places, valid] = 1
+        weights[places, valid] = probs.reshape(-1)[:1].expand(count)
+        del mask
+        return chosen.bool(), weights
+
     AllToAll.preprocess, AllGather.dispatch_postprocess = preprocess, postprocess
+    token_dispatcher._DeepepManager._indices_to_multihot = multihot
+
+
+def distinct_ranks(num_ranks, per_rank, chosen):
+    """How many ranks hold at least one of the experts that a token chose, if it chose evenly."""
+    num_experts = num_ranks * per_rank
+    return num_ranks * (1 - math.comb(num_experts - per_rank, chosen) / math.comb(num_experts, chosen))
+
+
+def with_flex_dispatchers():
+    """DeepEP and HybridEP, without their buffers. A rank sends each of its tokens once to each rank that needs it."""
+
+    def empty(*shape, like=None, dtype=None):
+        return torch.empty(shape, dtype=dtype or like.dtype, device="cuda")
+
+    class Event:
+        def __init__(self, *args):
+            pass
+
+        def current_stream_wait(self):
+            pass
+
+    class Sizes:
+        get_nvl_buffer_size_hint = get_rdma_buffer_size_hint = lambda *args: 0
+
+    class Buffer:
+        get_dispatch_config = get_combine_config = staticmethod(lambda num_ranks: Sizes())
+        set_num_sms = staticmethod(lambda count: None)
+
+        def __init__(self, group, num_nvl_bytes, num_rdma_bytes):
+            self.group, self.num_nvl_bytes, self.num_rdma_bytes = group, num_nvl_bytes, num_rdma_bytes
+
+        def get_dispatch_layout(self, topk_idx, num_experts, **rest):
+            self.num_experts = num_experts
+            tokens, ranks = topk_idx.size(0), self.group.size()
+            counts = [empty(count, dtype=torch.int32) for count in (ranks, max(1, ranks // 8), num_experts)]
+            return *counts, empty(tokens, ranks, dtype=torch.bool), Event()
+
+        def dispatch(self, x, handle=None, topk_idx=None, **rest):
+            if handle is not None:
+                return empty(handle[0], x.size(1), like=x), None, None, None, handle, Event()
+            tokens, chosen = topk_idx.shape
+            ranks, local = self.group.size(), self.num_experts // self.group.size()
+            rows = round(tokens * distinct_ranks(ranks, local, chosen))
+            received = tokens * ranks * chosen // self.num_experts
+            handle = (rows, tokens, empty(tokens, ranks, dtype=torch.bool), empty(rows, dtype=torch.int32))
+            return (empty(rows, x.size(1), like=x), empty(rows, chosen, dtype=torch.int64),
+                    empty(rows, chosen, dtype=torch.float32), [received] * local, handle, Event())
+
+        def combine(self, x, handle, topk_weights=None, **rest):
+            weights = None if topk_weights is None else empty(handle[1], topk_weights.size(1), dtype=torch.float32)
+            return empty(handle[1], x.size(1), like=x), weights, Event()
+
+    class HybridEPBuffer:
+        def __init__(self, group, **rest):
+            self.ranks = group.size()
+
+        def dispatch_with_permute(self, hidden, routing_map=None, handle=None, num_of_experts_per_rank=None,
+                                  pad_multiple=None, num_permuted_tokens=None, **rest):
+            if handle is None:
+                tokens, num_experts = routing_map.shape
+                each = tokens * experts_of_a_token() // num_of_experts_per_rank
+                if pad_multiple:
+                    each = -(-each // pad_multiple) * pad_multiple
+                handle = (num_permuted_tokens or each * num_of_experts_per_rank, tokens, num_experts,
+                          [each] * num_of_experts_per_rank)
+            rows = handle[0]
+            return (empty(rows, hidden.size(1), like=hidden), empty(rows, dtype=torch.float32), None,
+                    torch.tensor(handle[3]), handle)
+
+        def combine_with_unpermute(self, hidden, handle, probs=None, **rest):
+            weights = None if probs is None else empty(handle[1], handle[2], dtype=torch.float32)
+            return empty(handle[1], hidden.size(1), like=hidden), weights
+
+    def experts_of_a_token():
+        from megatron.training import get_args
+
+        return get_args().moe_router_topk
+
+    module, utils = types.ModuleType("deep_ep"), types.ModuleType("deep_ep.utils")
+    module.Buffer, module.HybridEPBuffer = Buffer, HybridEPBuffer
+    module.utils, utils.EventHandle, utils.EventOverlap = utils, Event, Event
+    sys.modules["deep_ep"], sys.modules["deep_ep.utils"] = module, utils
+
+
+def with_all_dispatchers():
+    """Megatron-LM refuses flexible ones beside its fake process group."""
+    from megatron.training import arguments
+
+    validate = arguments.validate_args
+
+    def validate_args(args, *rest):
+        is_fake = args.fake_process_group
+        args.fake_process_group = args.use_gloo_process_groups = False
+        result = validate(args, *rest)
+        args.fake_process_group = is_fake
+        return result
+
+    arguments.validate_args = validate_args
 
 
 def with_stand_ins():
@@ -165,5 +277,7 @@ os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 os.environ.setdefault("NVTE_DISABLE_NVRTC", "1")
 without_triton()
 without_attention()
+with_flex_dispatchers()
 with_stand_ins()
+with_all_dispatchers()
 with_balanced_experts()

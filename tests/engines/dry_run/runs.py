@@ -94,6 +94,12 @@ def add_qwen3():
     }.items():
         add("qwen3 " + name, own, 16, flags)
     add("qwen3 allgather", own.replace("alltoall", "allgather"), 16)
+    for backend in ("deepep", "hybridep"):
+        flexible = own.replace("alltoall", "flex --moe-flex-dispatcher-backend " + backend)
+        for name, flags in {"": "", " overlap": OVERLAP, " layernorm, moe_act": SELECTIVE + "layernorm moe_act",
+                            " full": FULL}.items():
+            add("qwen3 " + backend + name, flexible, 16, flags)
+    add("qwen3 hybridep fp8 blocks", flexible, 16, BLOCKS)
     sharded = "--sequence-parallel --expert-tensor-parallel-size "
     add("qwen3 tp 2", own, 16, "--tensor-model-parallel-size 2 " + sharded + "1")
     add("qwen3 tp 4", own, 16, "--tensor-model-parallel-size 4 " + sharded + "1")
@@ -330,4 +336,5 @@ def main():
         print("%-40s %s" % (name, "ok" if code == 0 else "failed, see %s.log" % path), flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

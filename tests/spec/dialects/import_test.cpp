@@ -126,6 +126,17 @@ BOOST_AUTO_TEST_CASE(virtual_stages_by_layers) {
   const RunConfig unknown =
       flags("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2");
   BOOST_TEST(value_of(unknown, "--num-layers-per-virtual-pipeline-stage") == "2");
+  // Embedding and loss may count as layers.
+  const std::string counted =
+      "--pipeline-model-parallel-size 8 --num-layers 94 --num-layers-per-virtual-pipeline-stage 3 "
+      "--account-for-loss-in-pipeline-split ";
+  const RunConfig ends = flags(counted + "--account-for-embedding-in-pipeline-split");
+  BOOST_TEST(ends.knobs.vpp == 4);
+  BOOST_TEST(value_of(ends, "--account-for-embedding-in-pipeline-split") != "missing");
+  BOOST_CHECK_THROW(flags(counted), base::UsageError);
+  BOOST_CHECK_THROW(flags("--pipeline-model-parallel-size 8 --decoder-first-pipeline-num-layers 4 "
+                          "--account-for-loss-in-pipeline-split"),
+                    base::UsageError);
   // Of a model that is named beside the command.
   const RunConfig named =
       import_run("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2", kLm,

@@ -1,0 +1,239 @@
+// A run of which the log says a part and a command or a trace another: what is told of it together,
+// and commands that are of another run than the log.
+#include "sweeps/runs/known_run.h"
+
+#include <algorithm>
+#include <boost/test/unit_test.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "engine/spec/dialects/run_config.h"
+#include "sweeps/runs/echoed_config.h"
+#include "sweeps/runs/other_config.h"
+#include "tests/import/trace_texts.h"
+#include "tests/profiler/temp_folder.h"
+#include "tests/runs/golden_logs.h"
+
+namespace moetune::sweeps {
+
+BOOST_AUTO_TEST_SUITE(known_runs)
+
+namespace {
+
+using nlohmann::json;
+using spec::dialects::Dialect;
+using spec::dialects::import_run;
+
+/// Of four layers; the batch is that of golden_logs::megatron_step().
+std::string command_with(const std::string& flags) {
+  return "torchrun --nproc-per-node 8 --nnodes 2 pretrain_gpt.py --bf16 --num-layers 4 "
+         "--hidden-size 64 --num-attention-heads 4 --seq-length 128 --micro-batch-size 1 " +
+         flags + "\n";
+}
+
+struct Folder {
+  tests::TempFolder temp;
+  std::string path = temp.file("run");
+
+  void write(const std::string& name, const std::string& text) const {
+    std::filesystem::create_directories(path);
+    std::ofstream(path + "/" + name, std::ios::binary) << text;
+  }
+  [[nodiscard]] RunDiagnosis diagnosis() const { return diagnose_run({path}, {}); }
+};
+
+std::string line_of(const RunDiagnosis& diagnosis, const std::string& name) {
+  for (const auto& [key, text] : fact_lines(diagnosis)) {
+    if (key == name) return text;
+  }
+  return "(none)";
+}
+
+std::string text_of(const std::vector<std::string>& notes) { return json(notes).dump(); }
+
+std::vector<std::string> contradictions_of(const std::string& command, const std::string& log) {
+  return contradictions(import_run(command, Dialect::megatron_lm), golden_logs::facts_of(log));
+}
+
+const std::string kRanks8 =
+    "using world size: 8, data-parallel size: 2, context-parallel size: 1, "
+    "tensor-model-parallel size: 2, pipeline-model-parallel size: 2\n";
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(a_command_says_what_the_log_does_not) {
+  const Folder folder;
+  folder.write("train.log", golden_logs::megatron_steps(1, 9));
+  folder.write("run.sh", command_with("--tensor-model-parallel-size 2 --global-batch-size 64"));
+  const RunDiagnosis diagnosis = folder.diagnosis();
+  const json run = to_json(diagnosis)["run"];
+  BOOST_TEST(run["world_size"] == 16);
+  BOOST_TEST(run["parallel"]["tp"] == 2);
+  BOOST_TEST(run["parallel"]["dp"] == 8);
+  // 64 x 128 tokens in a second on 16 devices.
+  BOOST_TEST(run["tokens_per_s_per_gpu"] == 512.0);
+  BOOST_TEST(run["tokens_per_s_is_derived"] == true);
+  BOOST_TEST(run["configuration"]["dialect"] == "megatron-lm");
+  BOOST_TEST(run["configuration"]["source"] == folder.path + "/run.sh");
+  BOOST_TEST(run["configuration"]["num_settings"] == 0);
+  BOOST_TEST(line_of(diagnosis, "run") == "megatron-lm, 9 steps, 16 ranks");
+  BOOST_TEST(line_of(diagnosis, "layout") ==
+             "tp 2, cp 1, pp 1, vpp 1, ep 1, etp 2, dp 8, micro-batch 1, global batch 64, "
+             "sequence 128");
+  BOOST_TEST(line_of(diagnosis, "model") == "4 layers, hidden size 64, 4 heads");
+  BOOST_TEST(line_of(diagnosis, "config").starts_with(folder.path + "/run.sh: --bf16 --num-layers"),
+             line_of(diagnosis, "config"));
+}
+
+BOOST_AUTO_TEST_CASE(a_command_alone_is_told) {
+  const Folder folder;
+  folder.write("run.sh", command_with("--global-batch-size 64"));
+  const RunDiagnosis diagnosis = folder.diagnosis();
+  const json run = to_json(diagnosis)["run"];
+  BOOST_TEST(run["framework"] == "megatron-lm");
+  BOOST_TEST(run["status"].is_null());
+  BOOST_TEST(run["num_steps"].is_null());
+  BOOST_TEST(run["parallel"]["dp"] == 16);
+  BOOST_TEST(run["tokens_per_s_per_gpu"].is_null());
+  const std::string text = run_text(diagnosis, std::nullopt);
+  BOOST_TEST(text.starts_with("run      megatron-lm, 16 ranks\nlayout   tp 1, "), text);
+  BOOST_TEST(line_of(diagnosis, "status") == "(none)");
+  // Long lines are broken.
+  BOOST_TEST(text.find("\n         --") != std::string::npos, text);
+}
+
+BOOST_AUTO_TEST_CASE(a_command_and_a_trace_say_the_rate) {
+  const Folder folder;
+  tests::EventText events;
+  for (int i = 0; i < 40; ++i) {
+    if (i % 10 == 0) events.range(1000 * i, 9999, "ProfilerStep#" + std::to_string(i / 10));
+    events.call(1000 * i, 1, i + 1).kernel(1000 * i + 10, 900, i + 1);
+  }
+  const auto write_trace = [&](const std::string& ranks) {
+    folder.write("trace.json",
+                 events.json(R"(, "distributedInfo": {"rank": 0, "world_size": )" + ranks + "}"));
+  };
+  write_trace("16");
+  folder.write("run.sh", command_with("--global-batch-size 64"));
+  const RunDiagnosis diagnosis = folder.diagnosis();
+  const json run = to_json(diagnosis)["run"];
+  BOOST_TEST(run["framework"] == "megatron-lm");
+  BOOST_TEST(run["parallel"]["dp"] == 16);
+  // 512 tokens of a device in 10 ms.
+  BOOST_TEST(run["tokens_per_s_per_gpu"].get<double>() == 51200.0,
+             boost::test_tools::tolerance(1e-6));
+  BOOST_TEST(line_of(diagnosis, "speed") == "10.0 ms a step in the traces, 51200 tokens/s a GPU");
+  // Of two runs nothing follows.
+  write_trace("4");
+  const json other = to_json(folder.diagnosis())["run"];
+  BOOST_TEST(other["parallel"]["dp"].is_null());
+  BOOST_TEST(other["tokens_per_s_per_gpu"].is_null());
+}
+
+BOOST_AUTO_TEST_CASE(what_a_trace_lacks_is_told_behind_its_name) {
+  const Folder folder;
+  tests::EventText events;
+  for (int i = 0; i < 40; ++i) events.call(100 * i, 1, i + 1).kernel(100 * i + 9, 90, i + 1);
+  events.add(R"({"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 9000,
+      "dur": 5, "args": {"stream": 7, "correlation": 1180591620717411303424}})");
+  folder.write("trace.json", events.json());
+  const std::string text = run_text(folder.diagnosis(), std::nullopt);
+  BOOST_TEST(text.find("note: " + folder.path +
+                       "/trace.json: 1 of 41 device operations have a "
+                       "correlation id that does not fit into 32 bits: ") != std::string::npos,
+             text);
+}
+
+BOOST_AUTO_TEST_CASE(model_and_configuration_of_a_log_are_told) {
+  const RunDiagnosis diagnosis = diagnose_run({golden_logs::folder() + "megatron_lm.log"}, {});
+  BOOST_TEST(line_of(diagnosis, "model") ==
+             "48 layers, hidden size 2048, 32 heads, 128 experts of 768 (8 for each token)");
+  const std::string config = line_of(diagnosis, "config");
+  BOOST_TEST(config.starts_with("as the log echoes it: "), config);
+  BOOST_TEST(config.find(" --exp-avg-dtype fp32 ") != std::string::npos, config);
+}
+
+// What torch calls it is no word of the parser.
+BOOST_AUTO_TEST_CASE(echoed_types_are_those_of_the_flags) {
+  const std::vector<EchoedSetting> settings = {
+      {"use_precision_aware_optimizer", "True"}, {"use_distributed_optimizer", "True"},
+      {"exp_avg_dtype", "torch.uint8"},          {"exp_avg_sq_dtype", "torch.float16"},
+      {"main_params_dtype", "torch.float32"},    {"main_grads_dtype", "torch.bfloat16"}};
+  const std::string text = import_text(settings, Dialect::megatron_lm);
+  for (const char* flag : {"--exp-avg-dtype fp8", "--exp-avg-sq-dtype fp16",
+                           "--main-params-dtype fp32", "--main-grads-dtype bf16"}) {
+    BOOST_TEST(text.find(flag) != std::string::npos, text);
+  }
+  // Nor is it written where a text of other hands has it.
+  const auto run = import_run("torchrun pretrain_gpt.py --bf16 --exp-avg-dtype torch.float32",
+                              Dialect::megatron_lm);
+  const std::string written = export_run(run, Dialect::megatron_lm);
+  BOOST_TEST(written.find("torch.") == std::string::npos, written);
+}
+
+BOOST_AUTO_TEST_CASE(a_command_of_another_run_is_not_used) {
+  const Folder folder;
+  folder.write("train.log", kRanks8 + golden_logs::megatron_steps(1, 9));
+  folder.write("a.sh", command_with("--tensor-model-parallel-size 4 --global-batch-size 1024 "
+                                    "--expert-model-parallel-size 4 --num-experts 8"));
+  const RunDiagnosis diagnosis = folder.diagnosis();
+  BOOST_TEST(!diagnosis.config.has_value());
+  const std::string note =
+      folder.path + "/a.sh is of another run than " + folder.path +
+      "/train.log: it says ranks 16 where the log says 8, tp 4 where the log "
+      "says 2, pp 1 where the log says 2, global batch 1024 where the log says "
+      "64; the log counts, and " +
+      folder.path + "/a.sh is not used";
+  BOOST_TEST(std::ranges::count(diagnosis.notes, note) == 1, text_of(diagnosis.notes));
+  const json run = to_json(diagnosis)["run"];
+  BOOST_TEST(run["parallel"]["ep"].is_null());
+  BOOST_TEST(run["model"].is_null());
+  BOOST_TEST(run["configuration"].is_null());
+  // The next that may be of this run is.
+  folder.write("b.sh",
+               "torchrun --nproc-per-node 8 pretrain_gpt.py --num-layers 4 --hidden-size 64 "
+               "--num-attention-heads 4 --seq-length 128 --tensor-model-parallel-size 2 "
+               "--pipeline-model-parallel-size 2 --global-batch-size 64 "
+               "--micro-batch-size 1 --bf16\n");
+  const RunDiagnosis both = folder.diagnosis();
+  BOOST_TEST(both.config_source == folder.path + "/b.sh");
+  BOOST_TEST(std::ranges::count(both.notes, note) == 1, text_of(both.notes));
+}
+
+BOOST_AUTO_TEST_CASE(only_what_both_say_contradicts) {
+  const std::string log = kRanks8 + golden_logs::megatron_steps(1, 3);
+  const std::string sizes =
+      "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 --num-layers 4 "
+      "--hidden-size 64 --num-attention-heads 4 --seq-length 128 --micro-batch-size 1 ";
+  const auto says = [&](const std::string& words) {
+    return text_of(contradictions_of("torchrun pretrain_gpt.py " + sizes + words, log));
+  };
+  BOOST_TEST(says("") == "[]");
+  BOOST_TEST(says("--expert-model-parallel-size 2 --num-experts 8") == "[]");
+  BOOST_TEST(says("--global-batch-size 8") == R"(["global batch 8 where the log says 64"])");
+  // The log has the batch of its last step.
+  BOOST_TEST(says("--global-batch-size 128 --rampup-batch-size 16 16 1000") == "[]");
+  const std::string titan =
+      "[rank0]:[titan] 2026-03-04 05:06:01,089 - root - INFO - step:  1  loss:  9.5  memory: "
+      "61.25GiB(77.43%)  tps: 5,000  tflops: 210\n";
+  BOOST_TEST(text_of(contradictions_of("torchrun pretrain_gpt.py " + sizes, titan)) ==
+             R"(["settings of Megatron-LM where the log is of torchtitan"])");
+}
+
+BOOST_AUTO_TEST_CASE(models_of_two_sizes_contradict) {
+  const std::string log =
+      "------------------------ arguments ------------------------\n"
+      "  num_layers ...................................... 48\n"
+      "  hidden_size ..................................... 64\n"
+      "  num_attention_heads ............................. 4\n"
+      "  seq_length ...................................... 128\n"
+      "  micro_batch_size ................................ 2\n"
+      "-------------------- end of arguments ---------------------\n" +
+      golden_logs::megatron_steps(1, 3);
+  BOOST_TEST(text_of(contradictions_of(command_with(""), log)) ==
+             R"(["micro-batch 1 where the log says 2","layers 4 where the log says 48"])");
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace moetune::sweeps

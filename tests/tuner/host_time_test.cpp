@@ -1,0 +1,150 @@
+// What the host has to do for a layer, against what dry runs of Megatron-LM counted.
+#include "tuner/planner/host_time.h"
+
+#include <boost/test/unit_test.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tests/tuner/planner_samples.h"
+
+namespace moetune::tuner::planner {
+BOOST_AUTO_TEST_SUITE(host_time)
+
+namespace {
+
+using namespace samples;
+using spec::Dispatcher;
+using spec::PlanGraph;
+using spec::PlanRecompute;
+
+/// Of tests/engines/dry_run/host_calls.py, Megatron-LM d98e8a64: calls of Python functions, two for
+/// each launch, twenty for each of Triton's.
+struct Counted {
+  std::string name;
+  double calls = 0;
+  std::function<void(spec::ModelSpec&, spec::PlanKnobs&)> change;
+};
+
+std::vector<Counted> counted_layers() {
+  using M = spec::ModelSpec;
+  using K = spec::PlanKnobs;
+  const auto with_mla = [](M& m, K& k) {
+    m.mla.kv_lora_rank = 512;
+    m.shared_ffn_size = 768;
+    m.num_experts = 64;
+    k.ep = 8;
+  };
+  return {
+      {"8 experts of a rank", 3788, [](M&, K&) {}},
+      {"16 experts of a rank", 4252, [](M&, K& k) { k.ep = 8; }},
+      {"32 experts of a rank", 5204, [](M&, K& k) { k.ep = 4; }},
+      {"allgather", 3400, [](M&, K& k) { k.dispatcher = Dispatcher::allgather; }},
+      {"deepep", 3428, [](M&, K& k) { k.dispatcher = Dispatcher::deepep; }},
+      {"hybridep", 2959, [](M&, K& k) { k.dispatcher = Dispatcher::hybridep; }},
+      {"hybridep overlap", 3847,
+       [](M&, K& k) {
+         k.dispatcher = Dispatcher::hybridep;
+         k.overlap_moe_expert_parallel_comm = true;
+       }},
+      {"hybridep full", 4967,
+       [](M&, K& k) {
+         k.dispatcher = Dispatcher::hybridep;
+         k.recompute = {PlanRecompute::full};
+       }},
+      {"overlap", 4646, [](M&, K& k) { k.overlap_moe_expert_parallel_comm = true; }},
+      {"overlap of gradients", 4325, [](M&, K& k) { k.overlap_grad_reduce = true; }},
+      {"cp 2 p2p", 4497, [](M&, K& k) { k.cp = 2; }},
+      {"cp 2 a2a", 5147,
+       [](M&, K& k) {
+         k.cp = 2;
+         k.cp_comm_type = spec::PlanCp::a2a;
+       }},
+      {"core_attn", 4273, [](M&, K& k) { k.recompute = {PlanRecompute::core_attn}; }},
+      {"layernorm moe_act", 4337,
+       [](M&, K& k) {
+         k.recompute = {PlanRecompute::layernorm, PlanRecompute::moe_act};
+       }},
+      {"moe", 5115, [](M&, K& k) { k.recompute = {PlanRecompute::moe}; }},
+      {"full", 6350, [](M&, K& k) { k.recompute = {PlanRecompute::full}; }},
+      {"graphs attn", 2749, [](M&, K& k) { k.cuda_graphs = {PlanGraph::attn}; }},
+      {"graphs moe_router moe_preprocess", 3313,
+       [](M&, K& k) {
+         k.cuda_graphs = {PlanGraph::moe_router, PlanGraph::moe_preprocess};
+       }},
+      {"graphs attn moe_router moe_preprocess", 2135,
+       [](M&, K& k) {
+         k.cuda_graphs = {PlanGraph::attn, PlanGraph::moe_router, PlanGraph::moe_preprocess};
+       }},
+      {"fp8 blocks", 4435, [](M&, K& k) { k.precision = spec::PrecisionRecipe::fp8_blockwise; }},
+      {"fp8 tensor", 4679, [](M&, K& k) { k.precision = spec::PrecisionRecipe::fp8_current; }},
+      {"fp8 tensor, 32 experts of a rank", 7991,
+       [](M&, K& k) {
+         k.precision = spec::PrecisionRecipe::fp8_current;
+         k.ep = 4;
+       }},
+      {"shared expert", 4269, [](M& m, K&) { m.shared_ffn_size = 768; }},
+      {"latent", 4644, with_mla},
+      {"latent mla_up_proj", 5068,
+       [=](M& m, K& k) {
+         with_mla(m, k);
+         k.recompute = {PlanRecompute::mla_up_proj};
+       }},
+      {"latent full", 7410,
+       [=](M& m, K& k) {
+         with_mla(m, k);
+         k.recompute = {PlanRecompute::full};
+       }},
+      {"dense", 1994, [](M& m, K&) { m.num_experts = 0; }},
+      {"dense without norms of queries and keys", 1690,
+       [](M& m, K&) {
+         m.num_experts = 0;
+         m.has_qk_norm = false;
+       }},
+      {"dense mlp", 2392,
+       [](M& m, K& k) {
+         m.num_experts = 0;
+         k.recompute = {PlanRecompute::mlp};
+       }},
+      {"dense fp8 tensor", 2358,
+       [](M& m, K& k) {
+         m.num_experts = 0;
+         k.precision = spec::PrecisionRecipe::fp8_current;
+       }},
+      {"dense full", 3536,
+       [](M& m, K& k) {
+         m.num_experts = 0;
+         k.recompute = {PlanRecompute::full};
+       }},
+  };
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(layers_make_the_calls_that_were_counted) {
+  for (const Counted& one : counted_layers()) {
+    spec::ModelSpec model = moe_model();
+    model.num_experts = 128;
+    model.experts_per_token = 8;
+    model.shared_ffn_size = 0;
+    model.has_qk_norm = true;
+    const spec::HardwareSpec hardware = machine(16);
+    PlanRun run = run_of(model, hardware);
+    run.knobs.ep = 16;
+    run.knobs.overlap_grad_reduce = false;
+    one.change(model, run.knobs);
+    const spec::LayerKind kind = {
+        model.mla.kv_lora_rank > 0 ? spec::Mixer::mla : spec::Mixer::gqa,
+        model.num_experts > 0 ? spec::FeedForward::moe : spec::FeedForward::dense};
+    BOOST_TEST_CONTEXT(one.name) {
+      BOOST_TEST(host_calls(run, kind, 0) == one.calls, boost::test_tools::tolerance(0.07));
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_reference_is_one_of_them) {
+  BOOST_TEST(reference_host_calls() == counted_layers().front().calls);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::tuner::planner

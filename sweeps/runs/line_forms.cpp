@@ -122,7 +122,7 @@ bool read_megatron_step(std::string_view text, size_t at, LogCollector& log) {
   if (!step.loss && step.num_skipped.value_or(0) == 0) {
     const bool is_whole = step.num_nan.has_value();
     const bool is_said = text.find("lm loss:", begin) != std::string_view::npos;
-    const bool is_cut = is_said || !base::trimmed(text).ends_with('|');
+    const bool is_cut = is_said || (!is_whole && !base::trimmed(text).ends_with('|'));
     if (is_cut) log.add_cut_loss(step.step);
     if (is_whole && !is_cut) step.loss = std::numeric_limits<double>::quiet_NaN();
   }

@@ -165,7 +165,9 @@ BOOST_AUTO_TEST_CASE(runs_of_torchtitan_are_analytic) {
   const RunEstimate titan = estimate();
   BOOST_TEST(titan.grade == "analytic");
   BOOST_TEST(titan.num_runs.value() == 0);
-  BOOST_TEST(titan.step_seconds.value == of_megatron.step_seconds.value, within);
+  // But for the host's calls, which were counted of Megatron-Core alone.
+  BOOST_TEST(titan.step_seconds.value == of_megatron.step_seconds.value,
+             boost::test_tools::tolerance(0.02));
   BOOST_TEST(titan.step_seconds.high == titan.step_seconds.value * std::exp(0.85), within);
   BOOST_TEST(titan.step_seconds.low < of_megatron.step_seconds.low);
   BOOST_TEST(titan.allocated_bytes.low == 0.85 * titan.allocated_bytes.value, within);

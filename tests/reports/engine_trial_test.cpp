@@ -25,9 +25,9 @@ class EngineSweepPage {
  public:
   json changes = {"--micro-batch-size 2", "--overlap-grad-reduce", "NCCL_ALGO=Ring"};
   std::string command =
-      "export NCCL_ALGO=Ring; python /home/me/work/pretrain.py --micro-batch-size 2 "
+      "export NCCL_ALGO=Ring; python /home/somebody/work/pretrain.py --micro-batch-size 2 "
       "--overlap-grad-reduce --exit-interval 15";
-  std::string folder = "/home/me/work";
+  std::string folder = "/home/somebody/work";
   store::SearchStatus status = store::SearchStatus::done;
 
   [[nodiscard]] std::string text() const {
@@ -64,7 +64,7 @@ class EngineSweepPage {
     sweep.config_hash = "0";
     sweep.config_json = R"({"engine": "megatron-lm"})";
     sweep.contract_json = sweep.model_json = sweep.hardware_json = "{}";
-    sweep.command_line = "cd /home/me/work && moetune sweep s.json --db runs.db";
+    sweep.command_line = "cd /home/somebody/work && moetune sweep s.json --db runs.db";
     const int64_t id = store.create_or_resume_sweep(sweep).id;
     const auto knobs = [](const char* micro_batch, const char* tp, const char* overlap) {
       return json{{"micro_batch_size", micro_batch}, {"overlap_grad_reduce", overlap}, {"tp", tp}};
@@ -145,8 +145,8 @@ BOOST_AUTO_TEST_CASE(the_winner_stands_in_the_words_of_the_users_command) {
 
 BOOST_AUTO_TEST_CASE(folders_of_the_command_are_asked_for) {
   EngineSweepPage other;
-  other.folder = "/home/me/work/jobs";
-  other.command = "python /data/pretrain.py --log /home/me/work/jobs/a/b.log";
+  other.folder = "/home/somebody/work/jobs";
+  other.command = "python /data/pretrain.py --log /home/somebody/work/jobs/a/b.log";
   const std::string page = other.text();
   BOOST_TEST(holds(page, "the folder <code>jobs</code>, seen from the sweep"));
   BOOST_TEST(holds(page, ">python pretrain.py --log a/b.log</pre>"));

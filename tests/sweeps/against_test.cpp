@@ -20,14 +20,11 @@ namespace moetune::sweeps {
 using nlohmann::json;
 using tests::Answer;
 using tests::Cli;
+using tests::contains;
 
 BOOST_AUTO_TEST_SUITE(plans_against)
 
 namespace {
-
-bool says(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 constexpr const char* kWithoutMtp =
     "multi-token prediction is off: the command does not ask for it";
@@ -116,7 +113,7 @@ BOOST_FIXTURE_TEST_CASE(a_run_trains_what_its_command_asks_for, Cli) {
   const std::string model = "qwen3.5-35b-a3b";
   const json unsaid = estimate_of(*this, kLongRun, model);
   BOOST_TEST(unsaid["verdict"] == "fits", unsaid.dump());
-  BOOST_TEST(says(unsaid["assumed"].dump(), kWithoutMtp), unsaid["assumed"].dump());
+  BOOST_TEST(contains(unsaid["assumed"].dump(), kWithoutMtp), unsaid["assumed"].dump());
   const json without = estimate_of(*this, std::string(kLongRun) + " --mtp-num-layers 0", model);
   BOOST_TEST(without["peak_allocated_bytes"] == unsaid["peak_allocated_bytes"]);
   BOOST_TEST(without["assumed"].size() == 1U);  // of the routing
@@ -135,7 +132,7 @@ BOOST_FIXTURE_TEST_CASE(a_run_trains_what_its_command_asks_for, Cli) {
              1.01 * peak(plain));
   const Answer text = run(
       {"estimate", "--run", kLongRun, "--model", model, "--hardware", "h100-80g", "--gpus", "32"});
-  BOOST_TEST(says(text.out, std::string("assumed: ") + kWithoutMtp), text.out);
+  BOOST_TEST(contains(text.out, std::string("assumed: ") + kWithoutMtp), text.out);
   check_refused({"estimate", "--run", std::string(kLongRun) + " --mtp-num-layers 65", "--model",
                  model, "--hardware", "h100-80g", "--gpus", "32"},
                 2, {"multi-token prediction of 65 layers"});
@@ -161,13 +158,13 @@ BOOST_FIXTURE_TEST_CASE(both_sides_train_the_same, Cli) {
     return json::parse(answer.out);
   };
   const json of_file = plan_with({});
-  BOOST_TEST(says(of_file["exported"].get<std::string>(), "--mtp-num-layers 1"));
+  BOOST_TEST(contains(of_file["exported"].get<std::string>(), "--mtp-num-layers 1"));
   const json unsaid = plan_with({"--against", command});
-  BOOST_TEST(!says(unsaid["exported"].get<std::string>(), "--mtp-num-layers"));
-  BOOST_TEST(says(unsaid["assumptions"].dump(), kWithoutMtp), unsaid["assumptions"].dump());
+  BOOST_TEST(!contains(unsaid["exported"].get<std::string>(), "--mtp-num-layers"));
+  BOOST_TEST(contains(unsaid["assumptions"].dump(), kWithoutMtp), unsaid["assumptions"].dump());
   const json said = plan_with({"--against", command + " --mtp-num-layers 1"});
-  BOOST_TEST(says(said["exported"].get<std::string>(), "--mtp-num-layers 1"));
-  BOOST_TEST(!says(said["assumptions"].dump(), kWithoutMtp));
+  BOOST_TEST(contains(said["exported"].get<std::string>(), "--mtp-num-layers 1"));
+  BOOST_TEST(!contains(said["assumptions"].dump(), kWithoutMtp));
   // A layer less, and a loss less.
   const auto speed = [](const json& document) {
     return document["plans"][0]["tokens_per_s_per_gpu"].get<double>();
@@ -199,16 +196,17 @@ BOOST_FIXTURE_TEST_CASE(steps_of_other_sequences_are_compared_by_tokens, Cli) {
   check_order(theirs);
   check_path(theirs);
   const Answer text = run(words);
-  BOOST_TEST(says(text.out,
-                  "times as fast in tokens a second of a GPU (its step has 512 sequences of 16384 "
-                  "tokens, yours 64 of 8192)"),
-             text.out);
+  BOOST_TEST(
+      contains(text.out,
+               "times as fast in tokens a second of a GPU (its step has 512 sequences of 16384 "
+               "tokens, yours 64 of 8192)"),
+      text.out);
   // What is not asked for is the command's.
   const Answer alike =
       run({"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16", "--top",
            "1", "--fix", "tp=1", "--fix", "pp=1", "--against", kTooLarge});
-  BOOST_TEST(says(alike.out, "sequence 8192, global batch 64\n"), alike.out);
-  BOOST_TEST(says(alike.out, "times as fast. "), alike.out);
+  BOOST_TEST(contains(alike.out, "sequence 8192, global batch 64\n"), alike.out);
+  BOOST_TEST(contains(alike.out, "times as fast. "), alike.out);
 }
 
 BOOST_FIXTURE_TEST_CASE(what_makes_a_command_fit_is_in_front, Cli) {
@@ -240,24 +238,26 @@ BOOST_FIXTURE_TEST_CASE(what_makes_a_command_fit_is_in_front, Cli) {
   with_page.insert(with_page.end(), {"--fix", "recompute=full", "--report", path});
   BOOST_TEST_REQUIRE(run(with_page).code == 0);
   const std::string page = tests::read_text(path);
-  BOOST_TEST(says(page, "<strong>" + base::format_bytes(remedied["missing_bytes"].get<int64_t>()) +
-                            "</strong> of a device's memory are missing."));
-  BOOST_TEST(says(page, "Each change alone, those that make yours fit in front:"));
-  BOOST_TEST(says(page, "<td>fits alone</td>"));
-  BOOST_TEST(says(page, "<h3>Step by step</h3>"));
-  BOOST_TEST(says(page, "--recompute-granularity full"));
+  BOOST_TEST(contains(page, "<strong>" +
+                                base::format_bytes(remedied["missing_bytes"].get<int64_t>()) +
+                                "</strong> of a device's memory are missing."));
+  BOOST_TEST(contains(page, "Each change alone, those that make yours fit in front:"));
+  BOOST_TEST(contains(page, "<td>fits alone</td>"));
+  BOOST_TEST(contains(page, "<h3>Step by step</h3>"));
+  BOOST_TEST(contains(page, "--recompute-granularity full"));
   for (const json& change : remedied["changes"]) {
     if (change["verdict"] != "oom") continue;
     // Of what is needed more, 2 % come on top for fragments.
     const double missing =
         remedied["missing_bytes"].get<double>() + 1.02 * change["more_bytes"].get<double>();
-    BOOST_TEST(
-        says(page, "does not fit alone: " + base::format_bytes(std::llround(missing)) + " missing"),
-        change.dump());
+    BOOST_TEST(contains(page, "does not fit alone: " + base::format_bytes(std::llround(missing)) +
+                                  " missing"),
+               change.dump());
   }
   const std::string text = plan_with("recompute=full", false);
-  BOOST_TEST(says(text, " of a device's memory are missing\n"), text);
-  BOOST_TEST(says(text, "those that make yours fit in front:\n  recompute none -> full: "), text);
+  BOOST_TEST(contains(text, " of a device's memory are missing\n"), text);
+  BOOST_TEST(contains(text, "those that make yours fit in front:\n  recompute none -> full: "),
+             text);
 }
 
 // A change that runs with others only stands behind those that run.
@@ -295,10 +295,10 @@ BOOST_FIXTURE_TEST_CASE(a_change_that_does_not_fit_alone_is_behind, Cli) {
   BOOST_TEST((*larger)["gain_ratio"].get<double>() > 0);
   BOOST_TEST(theirs["changes"][0]["verdict"] == "fits");
   const Answer text = run(words);
-  BOOST_TEST(says(text.out, "does not fit alone"), text.out);
-  BOOST_TEST(says(text.out, "Each change alone:\n"), text.out);
+  BOOST_TEST(contains(text.out, "does not fit alone"), text.out);
+  BOOST_TEST(contains(text.out, "Each change alone:\n"), text.out);
   BOOST_TEST(
-      says(text.out, " GiB allocated on rank 0 (stage 0), fits; fits up to an imbalance of "),
+      contains(text.out, " GiB allocated on rank 0 (stage 0), fits; fits up to an imbalance of "),
       text.out);
 }
 
@@ -445,13 +445,14 @@ BOOST_FIXTURE_TEST_CASE(plans_leave_own_modules, Cli) {
                              local, "--export", "megatron-lm", "--format", "json"});
   BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
   const json document = json::parse(answer.out);
-  BOOST_TEST(!says(document["exported"].get<std::string>(), "--transformer-impl"));
+  BOOST_TEST(!contains(document["exported"].get<std::string>(), "--transformer-impl"));
   const json& theirs = document["against"];
   check_path(theirs);
   const auto attention = std::ranges::find_if(
       theirs["changes"], [](const json& change) { return change["knob"] == "fused_attention"; });
   BOOST_TEST_REQUIRE((attention != theirs["changes"].end()));
-  BOOST_TEST(says((*attention)["flags"].dump(), "without --transformer-impl"), attention->dump());
+  BOOST_TEST(contains((*attention)["flags"].dump(), "without --transformer-impl"),
+             attention->dump());
   check_refused({"estimate", "--run", local + " --context-parallel-size 2", "--model",
                  "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "16"},
                 2, {"own_modules_without_cp"});
@@ -485,8 +486,8 @@ BOOST_FIXTURE_TEST_CASE(plans_of_torchtitan_have_a_verdict, Cli) {
     const size_t title = answer.out.find("TFLOP/s");
     return answer.out.substr(title, answer.out.find('\n', title) - title);
   };
-  BOOST_TEST(says(first_line_of("torchtitan"), "verdict"));
-  BOOST_TEST(!says(first_line_of("megatron-lm"), "verdict"));
+  BOOST_TEST(contains(first_line_of("torchtitan"), "verdict"));
+  BOOST_TEST(!contains(first_line_of("megatron-lm"), "verdict"));
 }
 
 BOOST_FIXTURE_TEST_CASE(what_a_command_forgot_is_proposed, Cli) {
@@ -539,7 +540,8 @@ BOOST_FIXTURE_TEST_CASE(steps_lead_from_a_command_to_the_plan, Cli) {
       "--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend "
       "hybridep";
   BOOST_TEST(first["flags"] == theirs["changes"][0]["flags"]);
-  BOOST_TEST(says(first["flags"].dump(), "--moe-flex-dispatcher-backend hybridep"), first.dump());
+  BOOST_TEST(contains(first["flags"].dump(), "--moe-flex-dispatcher-backend hybridep"),
+             first.dump());
   // Then no change alone makes it faster and fits: several go together.
   const json& second = theirs["path"][1];
   BOOST_TEST(second["changes"].size() >= 2, second.dump());
@@ -567,13 +569,15 @@ BOOST_FIXTURE_TEST_CASE(steps_lead_from_a_command_to_the_plan, Cli) {
   }
   BOOST_TEST(has_ranks);
   const Answer text = run(words);
-  BOOST_TEST(says(text.out, "step by step, each with all steps before it, for a load of 1.00; "),
-             text.out);
-  BOOST_TEST(says(text.out, flags + "\n"), text.out);
-  BOOST_TEST(says(text.out,
-                  "cp 2 -> 8: not alone: world_size: tp 2 x cp 8 x dp 2 x pp 4 does not make the "
-                  "32 devices\n      --context-parallel-size 8\n"),
-             text.out);
+  BOOST_TEST(
+      contains(text.out, "step by step, each with all steps before it, for a load of 1.00; "),
+      text.out);
+  BOOST_TEST(contains(text.out, flags + "\n"), text.out);
+  BOOST_TEST(
+      contains(text.out,
+               "cp 2 -> 8: not alone: world_size: tp 2 x cp 8 x dp 2 x pp 4 does not make the "
+               "32 devices\n      --context-parallel-size 8\n"),
+      text.out);
 }
 
 // 8 ranks with 4 sequences each do not share 24, nor 8 with 3 each 32.
@@ -619,9 +623,9 @@ BOOST_FIXTURE_TEST_CASE(changes_of_a_dense_model_are_its_own, Cli) {
   BOOST_TEST_REQUIRE((batch != theirs["path"].end()));
   BOOST_TEST(knobs_of((*batch)["changes"]).contains("global_batch_size"), batch->dump());
   for (const char* flag : {"--micro-batch-size 4", "--global-batch-size 32"}) {
-    BOOST_TEST(says((*batch)["flags"].dump(), flag), batch->dump());
+    BOOST_TEST(contains((*batch)["flags"].dump(), flag), batch->dump());
   }
-  BOOST_TEST(!says(theirs["path"].dump(), "--moe-"), theirs["path"].dump());
+  BOOST_TEST(!contains(theirs["path"].dump(), "--moe-"), theirs["path"].dump());
 }
 
 // Nor is a knob of experts a difference of dense models, whichever it is.

@@ -16,14 +16,11 @@ namespace moetune::sweeps {
 using nlohmann::json;
 using tests::Answer;
 using tests::Cli;
+using tests::contains;
 
 BOOST_AUTO_TEST_SUITE(plan_advice)
 
 namespace {
-
-bool says(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
-}
 
 /// Of 16 devices.
 const std::string kCommand =
@@ -167,12 +164,12 @@ BOOST_FIXTURE_TEST_CASE(choices_of_a_command_are_free, Cli) {
       BOOST_TEST(document["plans"][0]["tokens_per_s_per_gpu"].get<double>() >= 0.98 * best);
       const json* change = change_of(theirs["changes"], choice.knob);
       BOOST_TEST_REQUIRE((change != nullptr), theirs["changes"].dump());
-      BOOST_TEST(says((*change)["flags"].dump(), choice.without), change->dump());
+      BOOST_TEST(contains((*change)["flags"].dump(), choice.without), change->dump());
       check_plan_leads(theirs);
       check_steps(*this, command, "qwen3-30b-a3b", document);
       const Answer text = run({"plan", "--hardware", "h100-80g", "--model", "qwen3-30b-a3b",
                                "--against", command, "--top", "1"});
-      BOOST_TEST(says(text.out.substr(text.out.find("\nyours: ")), choice.column), text.out);
+      BOOST_TEST(contains(text.out.substr(text.out.find("\nyours: ")), choice.column), text.out);
     }
   }
 }
@@ -188,9 +185,9 @@ BOOST_FIXTURE_TEST_CASE(fixed_choices_of_a_command_stay, Cli) {
 
 BOOST_FIXTURE_TEST_CASE(what_is_kept_of_a_command_is_told, Cli) {
   const json document = plan_against(*this, kCommand + " --grad-reduce-in-bf16");
-  BOOST_TEST(says(document["assumptions"].dump(), "kept from your command: main_grads=bf16"),
+  BOOST_TEST(contains(document["assumptions"].dump(), "kept from your command: main_grads=bf16"),
              document["assumptions"].dump());
-  BOOST_TEST(!says(plan_against(*this, kCommand)["assumptions"].dump(), "kept from"));
+  BOOST_TEST(!contains(plan_against(*this, kCommand)["assumptions"].dump(), "kept from"));
 }
 
 // Layers of the first and the last stage hold for the command's own pipeline.
@@ -203,7 +200,7 @@ BOOST_FIXTURE_TEST_CASE(layers_of_the_ends_bind_no_plan, Cli) {
   const json& theirs = uneven["against"];
   std::string flags;
   for (const json& step : theirs["path"]) flags += step["flags"].dump();
-  BOOST_TEST(says(flags, "without --decoder-first-pipeline-num-layers"), flags);
+  BOOST_TEST(contains(flags, "without --decoder-first-pipeline-num-layers"), flags);
   check_plan_leads(theirs);
   check_steps(*this, piped + "20", "qwen3-30b-a3b", uneven);
 }
@@ -252,7 +249,7 @@ BOOST_FIXTURE_TEST_CASE(ways_out_lead_where_they_say, Cli) {
     if (std::ranges::find(again, "--gpus") == again.end()) {
       again.insert(again.end(), {"--gpus", "16"});
     }
-    has_ratio = has_ratio || says(what, "optimizer_offload_ratio=0.");
+    has_ratio = has_ratio || contains(what, "optimizer_offload_ratio=0.");
     const auto missing = way["missing_bytes"].get<int64_t>();
     const json found = plan_of(*this, again, missing > 0 ? 1 : 0);
     if (missing <= 0) continue;
@@ -268,7 +265,7 @@ BOOST_FIXTURE_TEST_CASE(ways_out_are_not_taken_yet, Cli) {
                                  "main_grads=bf16", "--fix", "precision_aware_optimizer=true"},
                                 1);
   for (const json& way : document["ways_out"]) {
-    BOOST_TEST(!says(way["what"].get<std::string>(), "main_grads"), way.dump());
+    BOOST_TEST(!contains(way["what"].get<std::string>(), "main_grads"), way.dump());
   }
 }
 
@@ -291,7 +288,7 @@ BOOST_FIXTURE_TEST_CASE(a_command_says_its_model, Cli) {
                       "train.micro_batch_size=1 train.global_batch_size=512 model.seq_length=4096 "
                       "model.moe_token_dispatcher_type=alltoall",
                       "--top", "1"});
-  BOOST_TEST(says(recipe["assumptions"].dump(), "by the name of the recipe"),
+  BOOST_TEST(contains(recipe["assumptions"].dump(), "by the name of the recipe"),
              recipe["assumptions"].dump());
   check_refused({"plan", "--hardware", "h100-80g", "--against", kCommand}, 2, {"model"});
 }
@@ -299,10 +296,10 @@ BOOST_FIXTURE_TEST_CASE(a_command_says_its_model, Cli) {
 BOOST_FIXTURE_TEST_CASE(the_routing_of_an_estimate_is_told, Cli) {
   const std::vector<std::string> words = {"estimate",      "--run",      kCommand,  "--model",
                                           "qwen3-30b-a3b", "--hardware", "h100-80g"};
-  BOOST_TEST(says(run(words).out, "assumed: the busiest rank's experts receive 1.00"));
+  BOOST_TEST(contains(run(words).out, "assumed: the busiest rank's experts receive 1.00"));
   std::vector<std::string> loaded = words;
   loaded.insert(loaded.end(), {"--imbalance", "1.5", "--format", "json"});
-  BOOST_TEST(says(json::parse(run(loaded).out)["rows"][0]["assumed"].dump(), "receive 1.50"));
+  BOOST_TEST(contains(json::parse(run(loaded).out)["rows"][0]["assumed"].dump(), "receive 1.50"));
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -123,7 +123,7 @@ void take_unwritten_stages(const RowReader& row, PublishedRow& result) {
     if (!run.stages.empty()) return;
   }
   if (planner::splits_by_itself(run)) return;
-  if (!has_mixer(model, spec::Mixer::mamba)) {
+  if (!planner::has_mixer(model, spec::Mixer::mamba)) {
     run.stages = spec::lone_pipeline_stages(model.num_layers, model.mtp.depth, num_stages);
   }
   if (!run.stages.empty()) {

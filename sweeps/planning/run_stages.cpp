@@ -70,7 +70,7 @@ std::string lone_stages_text(const PlanRun& run) {
 Stages stages_of_command(const dialects::RunConfig& config, const PlanRun& run,
                          std::vector<std::string>& assumed) {
   const spec::PlanKnobs& k = run.knobs;
-  const bool is_hybrid = has_mixer(*run.model, spec::Mixer::mamba);
+  const bool is_hybrid = planner::has_mixer(*run.model, spec::Mixer::mamba);
   const bool has_own_counts = k.first_stage_layers > 0 || k.last_stage_layers > 0;
   if (!run.is_of_megatron || k.pp == 1 || is_hybrid || has_own_counts) return {};
   const spec::CountedEnds counted = dialects::counted_ends(config);

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <fstream>
 #include <functional>
@@ -42,7 +43,7 @@ most rates: it is fitted from the shipped fit, or from --calibration, and rates 
 of stay as they are there.
 
 With --folds N nothing is written: rows are split into N parts, no model on one machine being in
-two of them, each part is predicted by a fit to the others, and the errors are printed.)";
+two of them, each part is predicted by a fit to the others, and errors and order are printed.)";
 
 using Samples = std::vector<const MeasuredSample*>;
 
@@ -69,6 +70,7 @@ json cross_validated(const std::vector<MeasuredSample>& samples, int64_t num_fol
   for (auto& [part, fold] : folds) fold = next++ % num_folds;
   std::vector<double> errors;
   std::vector<double> signed_errors;
+  GroupsOfRuns groups;
   for (int64_t fold = 0; fold < num_folds; ++fold) {
     Samples inside;
     Samples outside;
@@ -84,9 +86,13 @@ json cross_validated(const std::vector<MeasuredSample>& samples, int64_t num_fol
           fold_fit.for_case(*sample->hardware, sample->routing, sample->months);
       signed_errors.push_back(planner::log_error(runs_of({sample}).front(), of_case.rates));
       errors.push_back(std::abs(signed_errors.back()));
+      RankedRun run = sample->ranked;
+      run.predicted = run.published * std::exp(signed_errors.back());
+      groups[sample->group].push_back(std::move(run));
     }
   }
   return {{"num_folds", num_folds},
+          {"order_of_all_pairs", order_of(groups, 0)},
           {"num_rows", errors.size()},
           {"median_error", profiler::median(errors)},
           {"p90_error", profiler::quantile(errors, 0.9)},

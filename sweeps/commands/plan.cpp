@@ -540,6 +540,9 @@ int run_plan_command(const CommandOptions& options) {
       }
     }
     for (const Fixed& one : fixed) set_plan_knob(question.base, *one.row, one.value);
+    if (!question.base.overlap_grad_reduce && !is_fixed("overlap_param_gather", fixed)) {
+      question.base.overlap_param_gather = false;  // it needs the other
+    }
     const auto is_of_weights = [](const Fixed& one) { return one.row->name == "fp8_param_gather"; };
     if (dialect == Dialect::megatron_bridge && !has_own_defaults &&
         std::ranges::none_of(fixed, is_of_weights)) {

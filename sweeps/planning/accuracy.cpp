@@ -1,8 +1,7 @@
-// Errors and order.
+// Errors by kind of figure.
 #include "sweeps/planning/accuracy.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -18,19 +17,8 @@ namespace {
 
 using nlohmann::json;
 
-/// Two published figures of one configuration differ by a few per cent: the same layout at the next
-/// release by 1.4 % in the median, the same recipe measured again by 6 %.
-constexpr double kNoise = 0.02;
-
 /// "bridge-012" is of the family "bridge".
 std::string family_of(const std::string& id) { return id.substr(0, id.rfind('-')); }
-
-/// What of a row is priced.
-std::string configuration_of(const PublishedRow& row) {
-  const tuner::planner::PlanRun& run = row.run;
-  return fmt::format("{} {} {} {} {}", spec::to_json(run.knobs).dump(), run.global_batch_size,
-                     fmt::join(run.stages, "|"), fmt::join(run.stage_layers, ","), run.load);
-}
 
 json errors_json(std::vector<double> errors) {
   json document = {{"count", errors.size()}};
@@ -86,59 +74,11 @@ void Accuracy::add(const PublishedRow& row, const RunEstimate& estimate) {
     if (!std::isfinite(error)) return;
     time_errors_.push_back(error);
     time_by_family_[family].push_back(error);
-    const Pair pair = {row.id, estimate.tokens_per_s.value, *row.tokens_per_s,
-                       configuration_of(row)};
-    groups_[row.group].push_back(pair);
-    of_same_length_[fmt::format("{}|{}", row.group, row.run.seq_length)].push_back(pair);
+    const RankedRun run = {row.id, estimate.tokens_per_s.value, *row.tokens_per_s,
+                           priced_configuration(row)};
+    groups_[row.group].push_back(run);
+    of_same_length_[fmt::format("{}|{}", row.group, row.run.seq_length)].push_back(run);
   }
-}
-
-json Accuracy::order_of(const std::map<std::string, std::vector<Pair>>& groups, double noise) {
-  int right = 0;
-  int wrong = 0;
-  int tied = 0;
-  int same = 0;  // of those that are tied
-  double tau_sum = 0;
-  json told = json::array();
-  for (const auto& [name, pairs] : groups) {
-    const int before = right + wrong + tied;
-    const int before_balance = right - wrong;
-    for (size_t i = 0; i < pairs.size(); ++i) {
-      for (size_t j = 0; j < i; ++j) {
-        const double published = std::log(pairs[i].published / pairs[j].published);
-        const double predicted = std::log(pairs[i].predicted / pairs[j].predicted);
-        if (std::abs(published) <= noise) continue;
-        if (std::abs(predicted) < 1e-9) {
-          ++tied;
-          if (pairs[i].configuration == pairs[j].configuration) ++same;
-        } else {
-          ++(predicted * published > 0 ? right : wrong);
-        }
-      }
-    }
-    const int num_pairs = right + wrong + tied - before;
-    if (num_pairs == 0) continue;
-    json ids = json::array();
-    for (const Pair& pair : pairs) ids.push_back(pair.id);
-    const double tau = double(right - wrong - before_balance) / num_pairs;
-    tau_sum += tau;
-    told.push_back({{"rows", std::move(ids)}, {"num_pairs", num_pairs}, {"tau", tau}});
-  }
-  const int all = right + wrong + tied;
-  json order = {
-      {"num_groups", told.size()},
-      {"num_right", right},
-      {"num_wrong", wrong},
-      {"num_tied", tied},
-      {"num_of_same_configuration", same},
-      {"tau_of_different", all > same ? json(double(right - wrong) / (all - same)) : json(nullptr)},
-      {"tau_b",
-       all > tied ? json((right - wrong) / std::sqrt(double(all) * (all - tied))) : json(nullptr)},
-      {"tau", all > 0 ? json(double(right - wrong) / all) : json(nullptr)},
-      {"tau_mean_of_groups",
-       told.empty() ? json(nullptr) : json(tau_sum / static_cast<double>(told.size()))}};
-  order["groups"] = std::move(told);
-  return order;
 }
 
 json Accuracy::summary() const {
@@ -156,7 +96,7 @@ json Accuracy::summary() const {
   for (const auto& [family, errors] : time_by_family_) {
     document["throughput_log_error_by_family"][family] = errors_json(errors);
   }
-  document["order"] = order_of(of_same_length_, kNoise);
+  document["order"] = order_of(of_same_length_, kNoiseOfRuns);
   document["order_of_all_pairs"] = order_of(groups_, 0);
   return document;
 }

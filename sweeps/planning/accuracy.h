@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "sweeps/planning/run_order.h"
+
 namespace moetune::sweeps {
 
 struct PublishedRow;
@@ -25,18 +27,6 @@ class Accuracy {
   [[nodiscard]] nlohmann::json summary() const;
 
  private:
-  /// The figure of one run, predicted and published.
-  struct Pair {
-    std::string id;
-    double predicted = 0;
-    double published = 0;
-    std::string configuration;  ///< everything that the prediction depends on
-  };
-
-  /// Of pairs whose published figures are further apart than `noise`, a logarithm.
-  static nlohmann::json order_of(const std::map<std::string, std::vector<Pair>>& groups,
-                                 double noise);
-
   int num_rows_ = 0;
   int num_supported_ = 0;
   int num_priceable_ = 0;
@@ -45,8 +35,8 @@ class Accuracy {
   int num_called_impossible_ = 0;  ///< runs that ran although predicted to be out of memory
   std::vector<double> memory_errors_;
   std::vector<double> time_errors_;
-  std::map<std::string, std::vector<Pair>> groups_;          ///< by PublishedRow::group
-  std::map<std::string, std::vector<Pair>> of_same_length_;  ///< and by the length of sequences
+  GroupsOfRuns groups_;          ///< by PublishedRow::group
+  GroupsOfRuns of_same_length_;  ///< and by the length of sequences
   std::map<std::string, std::vector<double>> time_by_family_;
   std::map<std::string, std::vector<double>> memory_by_family_;
 };

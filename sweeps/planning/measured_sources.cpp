@@ -73,11 +73,18 @@ std::vector<MeasuredSample> samples_of_rows(const std::string& path) {
         *row.tokens_per_s <= 0) {
       continue;
     }
-    samples.push_back({row.model, row.hardware,
-                       std::make_shared<const planner::PreparedStep>(row.run), *row.tokens_per_s,
-                       row.months, row.id.substr(0, row.id.rfind('-')), false, row.hardware_name,
+    samples.push_back({row.model,
+                       row.hardware,
+                       std::make_shared<const planner::PreparedStep>(row.run),
+                       *row.tokens_per_s,
+                       row.months,
+                       row.id.substr(0, row.id.rfind('-')),
+                       false,
+                       row.hardware_name,
                        std::string(spec::name_of(row.run.knobs.precision)),
-                       routing_of_case(*row.model, row.routing)});
+                       routing_of_case(*row.model, row.routing),
+                       row.group,
+                       {row.id, 0, *row.tokens_per_s, priced_configuration(row)}});
   }
   if (samples.empty()) throw base::UsageError("--rows: no row says model, layout and throughput");
   return samples;

@@ -8,6 +8,7 @@
 
 #include "sweeps/planning/calibration_cases.h"
 #include "sweeps/planning/published_rows.h"
+#include "sweeps/planning/run_order.h"
 #include "tuner/planner/fit.h"
 
 namespace moetune::sweeps {
@@ -24,6 +25,8 @@ struct MeasuredSample {
   std::string machine;      ///< name of the hardware
   std::string precision;
   std::string routing;  ///< routing_of_case
+  std::string group;    ///< of a row: PublishedRow::group
+  RankedRun ranked{};   ///< of a row, without a prediction
   [[nodiscard]] CaseKey key() const;
   /// Runs of one model on one machine.
   [[nodiscard]] std::string part() const;

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "tuner/planner/memory_profile.h"
 #include "tuner/planner/priced_choices.h"
 #include "tuner/planner/rules.h"
-#include "tuner/planner/stages.h"
 
 namespace moetune::sweeps {
 
@@ -53,6 +53,18 @@ PlanRun with_free_switches(const PlanRun& run, const PlanQuestion& question) {
   return switched;
 }
 
+/// The run as a plan of the question, with all that costs no time and still fits.
+std::optional<PlannedConfig> switched_plan_of(const PlanRun& run, const PlanQuestion& question,
+                                              const Calibration& calibration) {
+  const PlanRun switched = with_free_switches(run, question);
+  PlanRun fused = switched;
+  fused.knobs.cross_entropy = spec::CrossEntropy::native;
+  std::optional<PlannedConfig> config = plan_of(fused, question, calibration);
+  if (!config) config = plan_of(switched, question, calibration);
+  if (!config) config = plan_of(run, question, calibration);
+  return config;
+}
+
 /// The fastest of these runs that is faster than the first plan by more than rounding.
 std::optional<PlannedConfig> faster_plan(const std::vector<const PlanRun*>& runs,
                                          const PlanQuestion& question,
@@ -61,9 +73,7 @@ std::optional<PlannedConfig> faster_plan(const std::vector<const PlanRun*>& runs
   constexpr double kFaster = 1 - 1e-9;
   std::optional<PlannedConfig> fastest;
   for (const PlanRun* run : runs) {
-    std::optional<PlannedConfig> config =
-        plan_of(with_free_switches(*run, question), question, calibration);
-    if (!config) config = plan_of(*run, question, calibration);
+    std::optional<PlannedConfig> config = switched_plan_of(*run, question, calibration);
     const double bound = fastest ? fastest->seconds : kFaster * first.seconds;
     if (config && config->seconds < bound) fastest = std::move(config);
   }

@@ -500,7 +500,7 @@ BOOST_FIXTURE_TEST_CASE(what_a_command_forgot_is_proposed, Cli) {
   std::set<std::string> changed;
   const json document = json::parse(answer.out);
   for (const json& change : document["against"]["changes"]) changed.insert(change["knob"]);
-  for (const char* knob : {"sequence_parallel", "distributed_optimizer"}) {
+  for (const char* knob : {"sequence_parallel", "distributed_optimizer", "overlap_grad_reduce"}) {
     BOOST_TEST(changed.contains(knob), knob);
   }
   // What has no price in time says so instead of a gain of nothing.

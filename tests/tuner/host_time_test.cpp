@@ -53,7 +53,6 @@ std::vector<Counted> counted_layers() {
          k.recompute = {PlanRecompute::full};
        }},
       {"overlap", 4646, [](M&, K& k) { k.overlap_moe_expert_parallel_comm = true; }},
-      {"overlap of gradients", 4325, [](M&, K& k) { k.overlap_grad_reduce = true; }},
       {"cp 2 p2p", 4497, [](M&, K& k) { k.cp = 2; }},
       {"cp 2 a2a", 5147,
        [](M&, K& k) {
@@ -131,7 +130,6 @@ BOOST_AUTO_TEST_CASE(layers_make_the_calls_that_were_counted) {
     const spec::HardwareSpec hardware = machine(16);
     PlanRun run = run_of(model, hardware);
     run.knobs.ep = 16;
-    run.knobs.overlap_grad_reduce = false;
     one.change(model, run.knobs);
     const spec::LayerKind kind = {
         model.mla.kv_lora_rank > 0 ? spec::Mixer::mla : spec::Mixer::gqa,

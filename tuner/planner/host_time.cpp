@@ -1,9 +1,8 @@
-// Counts of calls, by what makes them.
+// Counts of calls, by what makes them. Hooks of gradients that are reduced and of weights that are
+// gathered meanwhile make 2 and 15 calls of each tensor and are left out: they only look whether
+// there is something to do, and runs that were not fitted are predicted better without.
 #include "tuner/planner/host_time.h"
 
-#include <algorithm>
-
-#include "tuner/planner/layer_sizes.h"
 #include "tuner/planner/titan_time.h"
 
 namespace moetune::tuner::planner {
@@ -32,12 +31,12 @@ constexpr double kDeepEp = -360;
 constexpr double kHybridEp = -829;
 constexpr double kOverlap = 870;  // of the exchange
 constexpr double kAdapter = 440;  // assumed: two linear modules of some 200 each, a factor, a sum
+// Frozen weights have no gradients.
+constexpr double kFrozenLinear = -20;
+constexpr double kFrozenExpert = -26;
 constexpr double kTensor = 170;
 constexpr double kRing = 709;
 constexpr double kHeads = 1359;
-// Of each parameter, where gradients are reduced meanwhile: half of the 22 that were counted, as
-// hooks are short: they took half the time of as many other calls.
-constexpr double kReducedTensor = 11;
 // FP8: of a linear module and of an expert.
 constexpr double kNarrowLinear = 91;
 constexpr double kScaledExpert = 79;  // by a tensor's own values
@@ -76,8 +75,7 @@ double mixer_calls(const PlanRun& run, Mixer mixer) {
     default:  // Mamba-2 was not counted
       break;
   }
-  const bool is_split = run.knobs.own_tokens(1.0) < 1;  // the sequence, between ranks
-  if (is_split && mixer != Mixer::mamba) {
+  if (run.knobs.cp > 1 && mixer != Mixer::mamba) {
     sum += run.knobs.exchanges_heads() ? calls::kHeads : calls::kRing;
   }
   return sum;
@@ -104,12 +102,22 @@ double expert_calls(const PlanRun& run, double num_experts) {
   return sum;
 }
 
+/// Linear modules of a layer, beside router and experts.
+double linear_modules(spec::LayerKind kind) {
+  return (kind.mixer == Mixer::none ? 0 : 2) + (kind.feed_forward == FeedForward::dense ? 2 : 0);
+}
+
+double adapted_calls(spec::LayerKind kind, double num_experts, double num_adapters) {
+  if (num_adapters == 0) return 0;
+  const double frozen = linear_modules(kind) + (num_experts > 0 ? 1 : 0);
+  return calls::kAdapter * num_adapters + calls::kFrozenLinear * frozen +
+         calls::kFrozenExpert * num_experts;
+}
+
 double narrow_calls(const PlanRun& run, spec::LayerKind kind, double num_experts) {
   if (!spec::is_product_narrow(run.knobs.precision)) return 0;
   const bool is_scaled = run.knobs.precision == spec::PrecisionRecipe::fp8_current;
-  const double linears =
-      (kind.mixer == Mixer::none ? 0 : 2) + (kind.feed_forward == FeedForward::dense ? 2 : 0);
-  return calls::kNarrowLinear * linears +
+  return calls::kNarrowLinear * linear_modules(kind) +
          (is_scaled ? calls::kScaledExpert : calls::kNarrowExpert) * num_experts;
 }
 
@@ -169,11 +177,9 @@ double host_calls(const PlanRun& run, spec::LayerKind kind, double num_adapters)
   const double half = is_moe                                    ? expert_calls(run, num_experts)
                       : kind.feed_forward == FeedForward::dense ? calls::kMlp
                                                                 : 0;
-  double sum = mixer + half + narrow_calls(run, kind, num_experts) + calls::kAdapter * num_adapters;
+  double sum = mixer + half + narrow_calls(run, kind, num_experts) +
+               adapted_calls(kind, num_experts, num_adapters);
   if (run.knobs.tp > 1) sum += calls::kTensor;
-  if (run.knobs.overlap_grad_reduce) {
-    sum += calls::kReducedTensor * parameter_tensors(run, kind);
-  }
   return sum + recomputed_calls(run, kind, sum) - graphed_calls(run, kind, mixer, half);
 }
 

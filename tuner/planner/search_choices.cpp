@@ -68,7 +68,7 @@ std::vector<int32_t> virtual_stages(const spec::ModelSpec& model, int64_t pp) {
   constexpr int64_t kFew = 8;
   std::vector<int32_t> all = {1};
   if (pp == 1) return all;
-  for (int64_t vpp = 2; vpp <= std::max(kFew, model.num_layers / pp); ++vpp) {
+  for (int64_t vpp = 2; vpp <= std::max(kFew, (model.num_layers + 2) / pp); ++vpp) {
     const int64_t chunks = pp * vpp;
     const bool divides_layers =
         model.num_layers % chunks == 0 || (model.num_layers + 2) % chunks == 0;

@@ -90,8 +90,10 @@ class StepPricer {
     if (!k_.offload.empty()) {
       time[TimePart::host_copies] += exposed_copies(run_, alike.kind, alike.window, time.device());
     }
-    time.host = host_seconds(alike.kind, num_adapters) + ungrouped_seconds(alike);
-    if (!run_.is_of_megatron) time.host *= relaunched(alike);
+    // What Megatron's layers do again is in their calls.
+    const double again = relaunched(alike);
+    time.host = host_seconds(alike.kind, num_adapters) * (run_.is_of_megatron ? 1 : again) +
+                ungrouped_seconds(alike) * again;
     return time;
   }
 
@@ -424,13 +426,20 @@ class StepPricer {
     const double weight = has_wide_elements(k_) ? 4 : 2;
     using spec::CollectiveKind;
     // Of `elements`, `narrow` ones are gathered in a byte each.
+    const auto exposed = [&](bool is_hidden) { return is_hidden ? rates_.data_exposed : 1; };
+    // Units of FSDP are fetched and reduced meanwhile by either switch.
+    const bool is_fsdp = k_.fsdp != spec::Fsdp::none;
+    const double of_weights =
+        exposed(k_.overlap_param_gather || (is_fsdp && k_.overlap_grad_reduce));
+    const double of_gradients =
+        exposed(k_.overlap_grad_reduce || (is_fsdp && k_.overlap_param_gather));
     const auto gathered = [&](double elements, double narrow, double size, double stride) {
-      return group_seconds(hw_, CollectiveKind::all_gather, size, stride,
-                           weight * elements - (weight - 1) * narrow);
+      return of_weights * group_seconds(hw_, CollectiveKind::all_gather, size, stride,
+                                        weight * elements - (weight - 1) * narrow);
     };
     const auto reduced = [&](double elements, double narrow, double size, double stride) {
       const auto seconds = [&](CollectiveKind kind) {
-        return group_seconds(hw_, kind, size, stride, gradient * elements);
+        return of_gradients * group_seconds(hw_, kind, size, stride, gradient * elements);
       };
       if (!is_shared()) return seconds(CollectiveKind::all_reduce);
       return seconds(CollectiveKind::reduce_scatter) + gathered(elements, narrow, size, stride);
@@ -445,23 +454,21 @@ class StepPricer {
     const auto expert_copies = static_cast<double>(k_.expert_copies());
     const double expert_stride = static_cast<double>(k_.ep) * k_.etp;
     const double dense = weights.split + weights.replicated;
-    const bool is_hidden = k_.overlap_grad_reduce || k_.overlap_param_gather;
-    const double exposed = is_hidden ? rates_.data_exposed : 1;
     // Units of FSDP are gathered for the forward and again for the backward.
     if (has_adapters(k_)) {
       const double rank = k_.lora_rank;
       double wire = reduced(rank * weights.adapters, 0, copies, k_.tp) +
                     reduced(rank * weights.expert_adapters, 0, expert_copies, expert_stride);
-      if (k_.fsdp != spec::Fsdp::none) {
+      if (is_fsdp) {
         wire += 2 * (gathered(dense, narrow_dense, copies, k_.tp) +
                      gathered(weights.experts, narrow_experts, expert_copies, expert_stride));
       }
-      return wire * exposed;
+      return wire;
     }
-    const double times = k_.fsdp == spec::Fsdp::none ? 1 : 1.5;
+    const double times = is_fsdp ? 1.5 : 1;
     const double wire = reduced(dense, narrow_dense, copies, k_.tp) +
                         reduced(weights.experts, narrow_experts, expert_copies, expert_stride);
-    return times * wire * exposed;
+    return times * wire;
   }
 
   /// Where each rank updates all that it holds, all ranks need the gradients, and no weights

@@ -27,7 +27,10 @@ WITHOUT_SIZES = re.compile(r"--(num-layers|moe-layer-freq|seq-length|tensor-mode
 
 
 def commands():
-    """Name: GPUs, replicas of the dense layers, flags but for layers and batches, and whether routing is forced."""
+    """Name: GPUs, replicas of the dense layers, flags but for layers and batches, and whether routing is forced.
+
+    Of "frozen" layers norms alone are trained, as beside adapters.
+    """
     sys.argv = [sys.argv[0]]
     source = runpy.run_path(os.path.join(HERE, "runs.py"), run_name="commands")
     qwen3, full, selective = source["QWEN3"], source["FULL"], source["SELECTIVE"]
@@ -58,7 +61,11 @@ def commands():
         add(backend + " overlap", experts(source["OVERLAP"], dispatcher=flexible + backend))
     add("hybridep full", experts(full, dispatcher=flexible + "hybridep"))
     add("overlap", experts(source["OVERLAP"]))
-    add("overlap of gradients", experts("--overlap-grad-reduce --overlap-param-gather"))
+    add("gradients reduced meanwhile", experts("--overlap-grad-reduce"))
+    add("and weights gathered", experts("--overlap-grad-reduce --overlap-param-gather"))
+    for count in (16, 8):
+        add("frozen, %d experts of a rank" % (128 // count), experts(count=count))
+    add("frozen dense", dense)
     for modules in ("core_attn", "layernorm", "moe_act", "layernorm moe_act", "moe"):
         add(modules, experts(selective + modules))
     add("full", experts(full))
@@ -79,6 +86,19 @@ def commands():
         add("dense" + name, dense + " " + flags, 16, 8 if "tp" in name else 16)
     add("delta net, 32 experts of a rank", "%s --expert-model-parallel-size 16 %s" % (delta, alltoall))
     return source, found
+
+
+def freeze_layers():
+    from megatron.core.transformer.transformer_layer import TransformerLayer
+
+    build = TransformerLayer.__init__
+
+    def build_frozen(self, *args, **kwargs):
+        build(self, *args, **kwargs)
+        for name, parameter in self.named_parameters():
+            parameter.requires_grad = "layer_norm" in name or "layernorm" in name
+
+    TransformerLayer.__init__ = build_frozen
 
 
 def count_one(checkout, path):
@@ -112,6 +132,8 @@ def count_one(checkout, path):
         if event == "call":
             counts["calls"] += 1
 
+    if "FROZEN" in os.environ:
+        freeze_layers()
     get_schedule = training.get_forward_backward_func
     num_steps = 0
 
@@ -157,6 +179,8 @@ def main():
             environment = dict(os.environ, RANK="0", WORLD_SIZE=str(gpus), LOCAL_RANK="0", MASTER_ADDR="127.0.0.1",
                                MASTER_PORT="29599", CUDA_DEVICE_MAX_CONNECTIONS="1", PYTHONWARNINGS="ignore",
                                PYTHONPATH=os.pathsep.join([HERE, checkout]))
+            if name.startswith("frozen"):
+                environment["FROZEN"] = "1"
             with tempfile.TemporaryDirectory() as folder:
                 path = os.path.join(folder, "counts.json")
                 with open(os.path.join(folder, "log"), "w+") as log:

@@ -17,10 +17,12 @@ std::vector<WaitsByOp> waits_of(std::span<const ImportedTrace> traces,
   return waits;
 }
 
-SplitComm split_comm(const CauseSegment& segment, const WaitsByOp& waits) {
+SplitComm split_comm(const CauseSegment& segment, const WaitsByOp* waits) {
   SplitComm split;
   const int64_t ns = segment.end_ns - segment.start_ns;
-  if (const auto wait = waits.find(segment.op); wait != waits.end()) {
+  split.transfer_ns = ns;
+  if (waits == nullptr) return split;
+  if (const auto wait = waits->find(segment.op); wait != waits->end()) {
     const auto& [until_ns, last] = wait->second;
     split.wait_ns = std::clamp<int64_t>(until_ns - segment.start_ns, 0, ns);
     split.last = last;

@@ -27,6 +27,7 @@ struct SplitComm {
   int64_t transfer_ns = 0;  ///< the rest: all, where nothing was matched
   CollectivePart last;      ///< of that rank, where something was
 };
-SplitComm split_comm(const CauseSegment& segment, const WaitsByOp& waits);
+/// `waits`: null: nothing was matched.
+SplitComm split_comm(const CauseSegment& segment, const WaitsByOp* waits);
 
 }  // namespace moetune::profiler

@@ -116,8 +116,7 @@ void GroupCosts::add(const ImportedTrace& trace, const std::vector<bool>& is_mes
     if (segment.cause != IdleCause::communication) continue;
     std::string_view group = groups.of(trace.ops[segment.op]);
     if (group.empty() && sends(trace, trace.ops[segment.op])) group = kUnknownMessages;
-    own_ns[group] += waits == nullptr ? segment.end_ns - segment.start_ns
-                                      : split_comm(segment, *waits).transfer_ns;
+    own_ns[group] += split_comm(segment, waits).transfer_ns;
   }
   for (const auto& [group, ns] : own_ns) {
     double& ratio = group.empty() ? unknown_ratio : ratios[std::string(group)];

@@ -143,7 +143,7 @@ class RankAccount {
     const ImportedOp& op = trace_.ops[segment.op];
     const int64_t ns = segment.end_ns - segment.start_ns;
     const bool is_stage = op.comm != kNoRow && is_message_[op.comm];
-    const int64_t wait_ns = is_stage ? ns : split_comm(segment, waits_).wait_ns;
+    const int64_t wait_ns = is_stage ? ns : split_comm(segment, &waits_).wait_ns;
     const auto add = [&](GroupBudget& group) {
       group.blocking_transfer_ns += ns - wait_ns;
       group.blocking_wait_ns += wait_ns;

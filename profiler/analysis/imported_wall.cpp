@@ -188,7 +188,7 @@ class Judge {
       stages_.add(all_ns, missing_.may_delay(index, segment.op));
       return add(Wall::pipeline, all_ns);
     }
-    const SplitComm split = split_comm(segment, waits_.empty() ? WaitsByOp() : waits_[index]);
+    const SplitComm split = split_comm(segment, waits_.empty() ? nullptr : &waits_[index]);
     const auto transfer_ns = static_cast<double>(split.transfer_ns);
     const bool is_again = is_recomputed(traces_[index], segment.op);
     if (is_again) add_recomputed(index, transfer_ns, Wall::communication, add);

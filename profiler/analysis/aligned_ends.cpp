@@ -17,8 +17,7 @@ constexpr int64_t kMostToleranceNs = 200'000;
 constexpr int64_t kLongestNs = int64_t{1} << 59;
 /// Share of what both traces recorded that must end together.
 constexpr double kTogetherRatio = 0.8;
-/// Of fewer pairs a distance of clocks may fit by chance: from steps, and where it is looked for.
-constexpr size_t kFewestOfSteps = 3;
+/// Of fewer pairs a distance of clocks that is looked for may fit by chance.
 constexpr size_t kFewestFitted = 16;
 /// Of a series so many instances around the place of an anchor are tried as its partner.
 constexpr size_t kMostTried = 4096;

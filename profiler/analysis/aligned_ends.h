@@ -2,6 +2,7 @@
 // lost a record: a collective ends at once for all its ranks, so ends tell which belong together.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -13,6 +14,9 @@ namespace moetune::profiler {
 
 /// Launched in no marked step, or in nobody knows which.
 constexpr int64_t kNoStep = std::numeric_limits<int64_t>::min();
+
+/// Of fewer pairs a distance of clocks that their order or their steps tell may fit by chance.
+constexpr size_t kFewestOfSteps = 3;
 
 /// One instance of a series, on its trace's own clock.
 struct SeriesEnd {

@@ -28,8 +28,11 @@ std::vector<std::optional<int64_t>> offsets_of(size_t num_traces, ClockShifts sh
   std::deque<size_t> open = {neighbours.begin()->first};
   for (offsets[open.front()] = 0; !open.empty(); open.pop_front()) {
     for (const auto& [other, offset_ns] : neighbours[open.front()]) {
-      if (offsets[other]) continue;
-      offsets[other] = *offsets[open.front()] + offset_ns;
+      int64_t sum_ns = 0;
+      if (offsets[other] || __builtin_add_overflow(*offsets[open.front()], offset_ns, &sum_ns)) {
+        continue;
+      }
+      offsets[other] = sum_ns;
       open.push_back(other);
     }
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -46,26 +45,20 @@ Interval time_of_work(const ImportedTrace& trace) {
   return time;
 }
 
+/// Whether the file says which ranks a series is of.
+bool has_group(const SeriesKey& key) {
+  return !std::get<0>(key).empty() || !std::get<1>(key).empty();
+}
+
+/// Pairs that end as far apart as the middle one.
+size_t num_agreeing(const PairedInstances& paired) {
+  const auto agrees = [&](int64_t shift_ns) {
+    return distance_of(shift_ns, paired.shift_ns) <= kEndsAgreeNs;
+  };
+  return static_cast<size_t>(std::ranges::count_if(paired.shifts, agrees));
+}
+
 }  // namespace
-
-void KnownClocks::add(size_t first, size_t second, int64_t ahead_ns) {
-  neighbours_[first].emplace_back(second, ahead_ns);
-  neighbours_[second].emplace_back(first, -ahead_ns);
-}
-
-std::vector<std::optional<int64_t>> KnownClocks::ahead_of(size_t first) const {
-  std::vector<std::optional<int64_t>> ahead(neighbours_.size());
-  std::deque<size_t> open = {first};
-  for (ahead[first] = 0; !open.empty(); open.pop_front()) {
-    for (const auto& [other, ns] : neighbours_[open.front()]) {
-      int64_t sum_ns = 0;
-      if (ahead[other] || __builtin_add_overflow(*ahead[open.front()], ns, &sum_ns)) continue;
-      ahead[other] = sum_ns;
-      open.push_back(other);
-    }
-  }
-  return ahead;
-}
 
 SeriesMatcher::SeriesMatcher(std::span<const ImportedTrace> traces,
                              const std::vector<OpRows>& left_out)
@@ -94,8 +87,9 @@ MatchedSeries SeriesMatcher::match() {
   std::ranges::stable_sort(order, std::ranges::greater(),
                            [](const auto& one) { return one.first; });
   for (const auto& [size, key] : order) by_ends(*key, sets_of.at(*key));
-  for (const auto& [key, sets] : sets_of) {
-    for (const RankSet& set : sets) {
+  for (auto& [key, sets] : sets_of) {
+    for (RankSet& set : sets) {
+      correct(key, set);
       if (!set.others.empty()) take(key, set);
     }
   }
@@ -125,7 +119,9 @@ std::vector<RankSet> SeriesMatcher::by_order(const SeriesKey& key,
       if (!others.empty()) set.others.clear();
       others.clear();
     }
-    for (const PairedInstances& one : set.others) clocks_.add(set.hub, one.trace, one.shift_ns);
+    for (const PairedInstances& one : set.others) {
+      clocks_.add(set.hub, one.trace, one.shift_ns, num_agreeing(one));
+    }
     sets.push_back(std::move(set));
     open = std::move(others);
   }
@@ -135,10 +131,9 @@ std::vector<RankSet> SeriesMatcher::by_order(const SeriesKey& key,
 }
 
 void SeriesMatcher::by_ends(const SeriesKey& key, std::vector<RankSet>& sets) {
-  const bool has_group = !std::get<0>(key).empty() || !std::get<1>(key).empty();
   RankSet& main = sets[0];
   for (size_t i = 1; i < sets.size(); ++i) {
-    if (!has_group && !sets[i].others.empty()) continue;
+    if (!has_group(key) && !sets[i].others.empty()) continue;
     if (!join(key, main, sets[i].hub)) continue;
     for (const PairedInstances& other : std::exchange(sets[i].others, {})) {
       join(key, main, other.trace);
@@ -149,17 +144,51 @@ void SeriesMatcher::by_ends(const SeriesKey& key, std::vector<RankSet>& sets) {
 bool SeriesMatcher::join(const SeriesKey& key, RankSet& set, size_t rank) {
   const std::vector<Instance>& first = instances_of(set.hub, key);
   const std::vector<Instance>& second = instances_of(rank, key);
-  auto paired =
-      align(traces_[set.hub], first, traces_[rank], second, clocks_.ahead_of(set.hub)[rank]);
+  auto paired = align_with(key, set.hub, rank);
   if (!paired) {
     const bool is_told = first.size() == second.size() && is_in_common(key, first.size());
     if (is_told) found_.apart.emplace(std::minmax(set.hub, rank));
     return false;
   }
   paired->trace = rank;
-  clocks_.add(set.hub, rank, paired->shift_ns);
+  clocks_.add(set.hub, rank, paired->shift_ns, num_agreeing(*paired));
   set.others.push_back(std::move(*paired));
   return true;
+}
+
+std::optional<PairedInstances> SeriesMatcher::align_with(const SeriesKey& key, size_t hub,
+                                                         size_t rank) {
+  const auto aligned = [&](std::optional<int64_t> known_ns) {
+    return align(traces_[hub], instances_of(hub, key), traces_[rank], instances_of(rank, key),
+                 known_ns);
+  };
+  const std::optional<KnownClock> known = clocks_.ahead_of(hub)[rank];
+  if (!known) return aligned(std::nullopt);
+  auto paired = aligned(known->ahead_ns);
+  // Series of different groups do not end together. Those of one do, and may be the first to tell.
+  if (paired || !has_group(key)) return paired;
+  paired = aligned(std::nullopt);
+  if (paired && paired->pairs.size() <= known->num_pairs) paired.reset();
+  return paired;
+}
+
+void SeriesMatcher::correct(const SeriesKey& key, RankSet& set) {
+  constexpr int64_t kFarNs = 10 * kEndsAgreeNs;  // clocks drift
+  const std::vector<std::optional<KnownClock>>& ahead = clocks_.ahead_of(set.hub);
+  for (PairedInstances& other : std::exchange(set.others, {})) {
+    const size_t rank = other.trace;
+    const std::optional<KnownClock>& known = ahead[rank];
+    const bool is_far = known && known->num_pairs > other.pairs.size() &&
+                        distance_of(other.shift_ns, known->ahead_ns) > kFarNs;
+    std::optional<PairedInstances> paired = std::move(other);
+    if (is_far) {
+      paired = align(traces_[set.hub], instances_of(set.hub, key), traces_[rank],
+                     instances_of(rank, key), known->ahead_ns);
+    }
+    if (!paired) continue;
+    paired->trace = rank;
+    set.others.push_back(std::move(*paired));
+  }
 }
 
 void SeriesMatcher::take(const SeriesKey& key, const RankSet& set) {
@@ -205,8 +234,11 @@ bool SeriesMatcher::add_without_hub(const SeriesKey& key, const RankSet& set,
     }
     for (const Instance& one : instances_of(other.trace, key)) {
       if (paired.contains(one.op)) continue;
-      loose.push_back({end_of(traces_[other.trace], one) - other.shift_ns,
-                       static_cast<uint32_t>(other.trace), one});
+      int64_t end_ns = 0;  // on the hub's clock
+      if (__builtin_sub_overflow(end_of(traces_[other.trace], one), other.shift_ns, &end_ns)) {
+        continue;
+      }
+      loose.push_back({end_ns, static_cast<uint32_t>(other.trace), one});
     }
   }
   std::ranges::stable_sort(loose, {}, &LooseInstance::end_ns);
@@ -242,7 +274,7 @@ size_t SeriesMatcher::hub_of(const std::vector<size_t>& ranks, const SeriesKey& 
 
 Lack SeriesMatcher::lack_of(const CollectivePart& one, const MatchedCollective* match,
                             const std::set<size_t>& partners,
-                            const std::vector<std::optional<int64_t>>& ahead) const {
+                            const std::vector<std::optional<KnownClock>>& ahead) const {
   const ImportedTrace& trace = traces_[one.trace];
   const ImportedOp& op = trace.ops[one.op];
   const int32_t size = op.comm == kNoRow ? -1 : trace.comms[op.comm].group_size;
@@ -256,7 +288,7 @@ Lack SeriesMatcher::lack_of(const CollectivePart& one, const MatchedCollective* 
     if (match != nullptr && std::ranges::any_of(match->parts, is_partner)) continue;
     int64_t end_ns = 0;  // on the partner's clock
     const bool is_known =
-        ahead[partner] && !__builtin_add_overflow(op.end_ns, *ahead[partner], &end_ns);
+        ahead[partner] && !__builtin_add_overflow(op.end_ns, ahead[partner]->ahead_ns, &end_ns);
     const Interval& time = times_[partner];
     if (!is_known || (end_ns > time.start_ns && end_ns <= time.end_ns)) return Lack::record;
     lack = Lack::time;
@@ -265,7 +297,7 @@ Lack SeriesMatcher::lack_of(const CollectivePart& one, const MatchedCollective* 
 }
 
 std::vector<std::map<uint32_t, Lack>> SeriesMatcher::lacks(
-    const std::vector<MatchedCollective>& matched) const {
+    const std::vector<MatchedCollective>& matched) {
   std::vector<std::map<uint32_t, const MatchedCollective*>> match_of(traces_.size());
   for (const MatchedCollective& one : matched) {
     for (const CollectivePart& part : one.parts) match_of[part.trace][part.op] = &one;
@@ -282,24 +314,24 @@ std::vector<std::map<uint32_t, Lack>> SeriesMatcher::lacks(
   std::vector<std::map<uint32_t, Lack>> lacks(traces_.size());
   for (const auto& [key, ranks] : ranks_of_) {
     if (is_unnamed_message(traces_[ranks[0]], instances_of(ranks[0], key)[0].op)) continue;
-    const bool has_group = group_of(key) != Group();
-    if (!has_group && (!are_all_given || ranks.size() < 2)) continue;
+    const bool is_named = has_group(key);
+    if (!is_named && (!are_all_given || ranks.size() < 2)) continue;
     std::set<size_t> partners;
-    if (has_group) partners = traces_of.at(group_of(key));
+    if (is_named) partners = traces_of.at(group_of(key));
     for (const size_t rank : ranks) {
       const std::vector<Instance>& own = instances_of(rank, key);
       const auto num_found = std::ranges::count_if(
           own, [&](const Instance& one) { return match_of[rank].contains(one.op); });
-      if (!has_group && 2 * static_cast<size_t>(num_found) < own.size()) partners.insert(rank);
+      if (!is_named && 2 * static_cast<size_t>(num_found) < own.size()) partners.insert(rank);
     }
     for (const size_t rank : ranks) {
-      const std::vector<std::optional<int64_t>> ahead = clocks_.ahead_of(rank);
+      const std::vector<std::optional<KnownClock>>& ahead = clocks_.ahead_of(rank);
       for (const Instance& one : instances_of(rank, key)) {
         const auto match = match_of[rank].find(one.op);
         const bool has_match = match != match_of[rank].end();
         Lack lack = lack_of({static_cast<uint32_t>(rank), one.op},
                             has_match ? match->second : nullptr, partners, ahead);
-        if (!has_group && !has_match) lack = Lack::record;
+        if (!is_named && !has_match) lack = Lack::record;
         if (lack != Lack::none) lacks[rank].emplace(one.op, lack);
       }
     }

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "profiler/analysis/intervals.h"
+#include "profiler/analysis/known_clocks.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/matched_messages.h"
 #include "profiler/analysis/paired_series.h"
@@ -25,19 +26,6 @@ struct MatchedSeries {
   std::map<size_t, std::vector<int64_t>> distances;
   std::set<std::pair<size_t, size_t>> apart;  ///< traces with a series that does not end together
   int64_t num_ops = 0;
-};
-
-/// Clocks of traces, by one estimate for each two of them.
-class KnownClocks {
- public:
-  explicit KnownClocks(size_t num_traces) : neighbours_(num_traces) {}
-
-  void add(size_t first, size_t second, int64_t ahead_ns);
-  /// By trace, how far it is ahead of one; none: no chain leads there.
-  [[nodiscard]] std::vector<std::optional<int64_t>> ahead_of(size_t first) const;
-
- private:
-  std::vector<std::vector<std::pair<size_t, int64_t>>> neighbours_;  ///< by trace
 };
 
 /// Ranks whose instances of a series end together with those of one of them.
@@ -60,7 +48,7 @@ class SeriesMatcher {
   /// group, or as many as the file says. Of a group that no file names that is told, with all ranks
   /// there, of what was not matched, and for the sake of ranks that have hardly any matches.
   [[nodiscard]] std::vector<std::map<uint32_t, Lack>> lacks(
-      const std::vector<MatchedCollective>& matched) const;
+      const std::vector<MatchedCollective>& matched);
 
  private:
   struct LooseInstance {
@@ -85,6 +73,11 @@ class SeriesMatcher {
   /// several: then only single ranks.
   void by_ends(const SeriesKey& key, std::vector<RankSet>& sets);
   bool join(const SeriesKey& key, RankSet& set, size_t rank);
+  /// By ends, on the clocks that are known now if they end together there.
+  std::optional<PairedInstances> align_with(const SeriesKey& key, size_t hub, size_t rank);
+  /// Pairs again what ends far from where it would on the clocks that more pairs tell, as where an
+  /// order fits by chance or whole periods off. What does not end together on them is left out.
+  void correct(const SeriesKey& key, RankSet& set);
   void take(const SeriesKey& key, const RankSet& set);
   /// What others than the hub have in common, on the clocks that are known now. False: nothing.
   bool add_without_hub(const SeriesKey& key, const RankSet& set,
@@ -92,7 +85,7 @@ class SeriesMatcher {
   /// Of one instance, as far as its match and the traces of its group tell. `ahead`: of its clock.
   [[nodiscard]] Lack lack_of(const CollectivePart& one, const MatchedCollective* match,
                              const std::set<size_t>& partners,
-                             const std::vector<std::optional<int64_t>>& ahead) const;
+                             const std::vector<std::optional<KnownClock>>& ahead) const;
 
   std::span<const ImportedTrace> traces_;
   std::vector<Series> series_;   ///< by trace

@@ -51,6 +51,45 @@ void set_shifts(const ImportedTrace& first, const ImportedTrace& second, PairedI
   paired.shift_ns = base::upper_median(paired.shifts);
 }
 
+/// How far the second clock is ahead if both are of one machine; none: it is not known of both when
+/// they began.
+std::optional<int64_t> shared_ns(const ImportedTrace& first, const ImportedTrace& second) {
+  const int64_t base_ns = first.facts.base_time_ns;
+  const int64_t other_ns = second.facts.base_time_ns;
+  int64_t ahead_ns = 0;
+  if ((base_ns == 0) != (other_ns == 0) || __builtin_sub_overflow(base_ns, other_ns, &ahead_ns)) {
+    return std::nullopt;
+  }
+  return ahead_ns;
+}
+
+/// Where periods are all alike, an order may fit that is whole periods off. If it is far from a
+/// clock that both traces have, and most end together on that one: those. None: the order counts.
+std::optional<PairedInstances> by_shared_clock(const ImportedTrace& first,
+                                               const std::vector<Instance>& a,
+                                               const ImportedTrace& second,
+                                               const std::vector<Instance>& b,
+                                               const PairedInstances& in_order) {
+  // Clocks of two machines are further apart than ends on one.
+  constexpr int64_t kOfOneMachineNs = 50'000;
+  constexpr int64_t kFarTolerances = 8;  // the usual time from one instance to the next
+  const auto is_told = [](const auto& pair) {
+    return (pair.first.sequence >= 0 && pair.second.sequence >= 0) ||
+           (pair.first.step != kNoStep && pair.second.step != kNoStep);
+  };
+  const std::optional<int64_t> ahead_ns = shared_ns(first, second);
+  if (!ahead_ns || first.facts.base_time_ns == 0 || std::ranges::any_of(in_order.pairs, is_told) ||
+      distance_of(in_order.shift_ns, *ahead_ns) <=
+          kFarTolerances * end_tolerance_ns(ends_of(first, a))) {
+    return std::nullopt;
+  }
+  auto aligned = align(first, a, second, b, ahead_ns);
+  const bool is_shared = aligned && aligned->pairs.size() >= kFewestOfSteps &&
+                         2 * aligned->pairs.size() >= in_order.pairs.size() &&
+                         distance_of(aligned->shift_ns, *ahead_ns) <= kOfOneMachineNs;
+  return is_shared ? std::move(aligned) : std::nullopt;
+}
+
 /// A series' instances by their end, as far as that is not their order already.
 std::vector<Instance> by_end(const ImportedTrace& trace, std::vector<Instance> instances) {
   std::ranges::stable_sort(instances, {},
@@ -120,6 +159,7 @@ std::optional<PairedInstances> pair_up(const ImportedTrace& first, const std::ve
   const auto num_same = std::ranges::count_if(
       paired.pairs, [](const auto& pair) { return may_be_of_one_step(pair.first, pair.second); });
   if (!are_most(num_agree) || !are_most(num_same)) return std::nullopt;
+  if (auto shared = by_shared_clock(first, a, second, b, paired)) return shared;
   if (static_cast<size_t>(num_agree) == paired.pairs.size()) return paired;
   // As many records were lost on both, but not the same ones.
   auto aligned = align(first, a, second, b, paired.shift_ns);
@@ -132,13 +172,7 @@ std::optional<PairedInstances> align(const ImportedTrace& first, std::vector<Ins
                                      std::optional<int64_t> known_ns) {
   a = by_end(first, std::move(a));
   b = by_end(second, std::move(b));
-  ClockHints hints = {known_ns, std::nullopt};
-  const int64_t base_ns = first.facts.base_time_ns;
-  const int64_t other_ns = second.facts.base_time_ns;
-  int64_t shared_ns = 0;
-  if ((base_ns == 0) == (other_ns == 0) && !__builtin_sub_overflow(base_ns, other_ns, &shared_ns)) {
-    hints.shared_ns = shared_ns;
-  }
+  const ClockHints hints = {known_ns, shared_ns(first, second)};
   const auto aligned = align_by_ends(ends_of(first, a), ends_of(second, b), hints);
   if (!aligned) return std::nullopt;
   PairedInstances paired;

@@ -4,8 +4,11 @@
 #include <array>
 #include <boost/test/data/test_case.hpp>
 #include <boost/test/unit_test.hpp>
+#include <cstdlib>
 #include <functional>
+#include <optional>
 #include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,15 +39,17 @@ struct Run {
   IsLost is_lost = [](int, int, int) { return false; };
   bool is_all_lost = false;  ///< products, too: the recording began later or ended earlier
   bool has_steps = true;
+  bool has_strays = false;  ///< one of another group on each rank, in a step that is its own
   int num_steps = 4;
   double jitter = 0.02;
   std::array<double, kRanks> clocks_us = {};
 };
 
-std::string words_of(const std::string& collective) {
+std::string words_of(const std::string& collective, const std::string& group = "0") {
   return R"(, "Collective name": ")" + collective +
          R"(", "In msg nelems": 1000, "Out msg nelems": 1000, "dtype": "BFloat16",
-         "Process Group Name": "0", "Group size": 4, "Process Group Ranks": "[0, 1, 2, 3]")";
+         "Process Group Name": ")" +
+         group + R"(", "Group size": 4, "Process Group Ranks": "[0, 1, 2, 3]")";
 }
 
 double product_us(const Run& run, int rank, int part, tests::Random& random) {
@@ -54,6 +59,8 @@ double product_us(const Run& run, int rank, int part, tests::Random& random) {
   if (run.fault == Fault::slow_rank && rank == 3) us *= 1.5;
   return us;
 }
+
+constexpr int kStrayId = 1'000'000;
 
 std::vector<ImportedTrace> traces_of(const Run& run) {
   const bool has_experts = run.fault == Fault::skewed_experts;
@@ -103,6 +110,14 @@ std::vector<ImportedTrace> traces_of(const Run& run) {
         ++id;
         host[rank] += 5;
       }
+    }
+    if (run.has_strays) {
+      events[step]
+          .call(host[step] + run.clocks_us[step], 4, kStrayId + step)
+          .kernel(device[step] + run.clocks_us[step], 20, kStrayId + step, kernel, 7,
+                  words_of(collective, "00"));
+      host[step] += 5;
+      device[step] += 20;
     }
     for (int rank = 0; rank < kRanks; ++rank) {
       const double clock = run.clocks_us[rank];
@@ -234,15 +249,54 @@ BOOST_AUTO_TEST_CASE(where_several_distances_fit_there_is_no_verdict) {
   }
 }
 
+namespace {
+
+/// The step that a part of a match is of, by its place in the run; strays are of none.
+int step_of(const std::vector<ImportedTrace>& traces, const CollectivePart& part) {
+  constexpr int kIdsAStep = (2 * kLayers + 1) * kRanks;
+  const auto id = static_cast<int>(traces[part.trace].ops[part.op].correlation);
+  return id >= kStrayId ? -id : (id - 1) / kIdsAStep;
+}
+
+void check_steps(const std::vector<ImportedTrace>& traces, const CollectiveMatching& matching) {
+  for (const MatchedCollective& one : matching.matched) {
+    std::set<int> steps;
+    for (const CollectivePart& part : one.parts) steps.insert(step_of(traces, part));
+    BOOST_TEST(steps.size() == 1U);
+  }
+}
+
+}  // namespace
+
 // Ranks whose orders fit by chance, a step apart.
 BOOST_AUTO_TEST_CASE(collectives_of_other_steps_are_not_the_same) {
-  const ImportedWall wall = classify_imported(
+  const std::vector<ImportedTrace> traces =
       traces_of({.fault = Fault::late_host,
                  .is_lost = [](int rank, int step, int) { return step == (rank == 1 ? 0 : 3); },
-                 .is_all_lost = true}));
+                 .is_all_lost = true});
+  const ImportedWall wall = classify_imported(traces);
   BOOST_TEST(name_of(wall.label) == "host", wall.summary);
+  BOOST_TEST(wall.matching.matched.size() == 3U * kLayers);
   for (const MatchedCollective& one : wall.matching.matched) {
     BOOST_TEST(one.parts.size() >= 3U);
+  }
+  check_steps(traces, wall.matching);
+}
+
+// One of another group on each rank, never in the same step, beside a group that lost a record.
+BOOST_AUTO_TEST_CASE(single_collectives_of_other_steps_do_not_mislead) {
+  for (const bool has_steps : {true, false}) {
+    const std::vector<ImportedTrace> traces =
+        traces_of({.fault = Fault::slow_rank,
+                   .is_lost = one_of(1),
+                   .has_steps = has_steps,
+                   .has_strays = true,
+                   .clocks_us = {0, 123'456, 777, 31'415'926}});
+    const ImportedWall wall = classify_imported(traces);
+    BOOST_TEST(name_of(wall.label) == "imbalance", wall.summary);
+    BOOST_TEST((wall.rank == 3), wall.summary);
+    BOOST_TEST(wall.matching.matched.size() == 4U * kLayers);
+    check_steps(traces, wall.matching);
   }
 }
 

@@ -20,8 +20,10 @@ std::vector<ImportedStep> recurring_steps(const ImportedTrace& trace);
 
 /// By trace: the steps that are marked, if any trace has some; otherwise the periods of each. The
 /// k-th periods of several ranks are taken for one step only where all ranks have equally many and
-/// whatever communication was matched was launched in one period by all that took part. Else, and
-/// where nothing was matched, there are no steps.
+/// whatever communication was matched was launched in one period by all that took part. Else those
+/// are, numbered alike, that begin with the same launch: where all ranks have at least two periods
+/// of the same length, one has three, and every matched collective stands at the same place of it.
+/// Where messages were matched, and where nothing was, there are no steps then.
 std::vector<std::vector<ImportedStep>> steps_of_ranks(std::span<const ImportedTrace> traces,
                                                       const CollectiveMatching& matching);
 

@@ -152,12 +152,18 @@ BOOST_AUTO_TEST_CASE(kernels_that_recur_on_all_ranks_make_steps) {
   };
   BOOST_TEST(num_steps(0, 0, true) == 4u);
   BOOST_TEST(num_steps(3, 3, true) == 3u);
-  // Four periods and three.
-  BOOST_TEST(num_steps(0, 11, true) == 1u);
+  // Four periods and three, or two, of which one began within.
+  BOOST_TEST(num_steps(0, 11, true) == 3u);
+  BOOST_TEST(num_steps(0, 22, true) == 2u);
+  BOOST_TEST(num_steps(19, 0, true) == 2u);
   // Three each, but the first rank's first period is the other's second.
-  BOOST_TEST(num_steps(11, 3, true) == 1u);
+  BOOST_TEST(num_steps(11, 3, true) == 3u);
+  // One period does not recur, and two each are too few.
+  BOOST_TEST(num_steps(0, 30, true) == 1u);
+  BOOST_TEST(num_steps(22, 22, true) == 1u);
   // Nothing says that they are the same.
   BOOST_TEST(num_steps(0, 0, false) == 1u);
+  BOOST_TEST(num_steps(0, 11, false) == 1u);
 }
 
 BOOST_AUTO_TEST_CASE(the_ceiling_has_an_interval_over_steps) {

@@ -312,6 +312,7 @@ json wall_json(const profiler::TrialWall& verdict,
     document["rank"] = step.rank ? json(*step.rank) : json();
     document["share_ratio"] = step.ceiling_ratio();
     document["most_ratio"] = step.most_ratio;
+    document["joint_ratio"] = step.is_hidden() ? json(step.joint_ratio) : json();
     document["low_ratio"] = verdict.steps->low_ratio;
     document["high_ratio"] = verdict.steps->high_ratio;
     document["num_replayed_steps"] = verdict.steps->num_steps;

@@ -105,6 +105,7 @@ json wall_json(const profiler::ImportedWall& wall) {
           {"low_ratio", is_replayed ? json(wall.low_ratio) : json()},
           {"high_ratio", is_replayed ? json(wall.high_ratio) : json()},
           {"most_ratio", or_null(wall.most_ratio)},
+          {"joint_ratio", or_null(wall.joint_ratio)},
           {"num_replayed_steps", wall.num_steps},
           {"ceilings", profiler::by_name(wall.ceilings)},
           {"unknown_ratio", wall.unknown_ratio},

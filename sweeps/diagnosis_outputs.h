@@ -164,6 +164,9 @@ inline constexpr OutputKey kDiagnosisKeys[] = {
     {"wall.most_ratio", "number or null", "ratio",
      "The ceiling if the wall is to blame for what nothing explains, too; null of compute, of "
      "unknown, and where no step was replayed."},
+    {"wall.joint_ratio", "number or null", "ratio",
+     "Where another wall hides this one, so that only both gain much: what is saved without this "
+     "one once the others are gone. Else null."},
     {"wall.num_replayed_steps", "integer", "", "Steps that were replayed without causes."},
     {"wall.ceilings.*", "number", "ratio",
      "The same by label; where no step was replayed shares of the judged time."},

@@ -62,6 +62,9 @@ constexpr OutputKey kWallEvidenceKeys[] = {
     {"most_ratio", "number or null", "ratio",
      "The ceiling if the wall is to blame for what nothing explains, too, such as waits whose "
      "records are lost. No less than share_ratio."},
+    {"joint_ratio", "number or null", "ratio",
+     "Where another wall hides this one, so that only both gain much: what is saved without this "
+     "one once the others are gone. Else null."},
     {"low_ratio", "number or null", "ratio", "The least ceiling over the judged steps."},
     {"high_ratio", "number or null", "ratio", "The largest."},
     {"num_replayed_steps", "integer", "", "Steps that were judged, by replay."},

@@ -56,9 +56,9 @@ std::vector<size_t> chosen_steps(const ImportedSteps& steps) {
 
 }  // namespace
 
-std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> traces,
-                                              const CollectiveMatching& matching,
-                                              const MemoryFacts& memory) {
+std::optional<ImportedReplay> replay_imported(
+    std::span<const ImportedTrace> traces, const CollectiveMatching& matching,
+    const MemoryFacts& memory, const std::optional<std::array<double, kNumWalls>>& shares) {
   const ImportedSteps steps(traces, matching, RecordNames::numbers, kPartSizes);
   if (steps.num_steps() == 0) return std::nullopt;
   ImportedReplay replay;
@@ -66,6 +66,7 @@ std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> tra
   StepFacts facts;
   facts.stall_ns = kStallNs;
   facts.memory = memory;
+  facts.shares = shares;
   std::vector<StepVerdict> verdicts;
   for (const size_t step : chosen_steps(steps)) {
     const std::vector<StepTrace> made = steps.make(step);

@@ -2,6 +2,7 @@
 // (step_verdict.h).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -24,9 +25,11 @@ struct ImportedReplay : StepsVerdict {
 /// steps these are parts (trace_parts.h). Empty if there is no device work, or too much of it in
 /// one step. `verdict.rank` is an index into `traces`, as in its text(). Recomputation is memory's
 /// doing only where `memory` shows that it was short.
-std::optional<ImportedReplay> replay_imported(std::span<const ImportedTrace> traces,
-                                              const CollectiveMatching& matching,
-                                              const MemoryFacts& memory = {});
+/// `shares`: by label, of the time (StepFacts::shares).
+std::optional<ImportedReplay> replay_imported(
+    std::span<const ImportedTrace> traces, const CollectiveMatching& matching,
+    const MemoryFacts& memory = {},
+    const std::optional<std::array<double, kNumWalls>>& shares = {});
 
 /// Sets what the records of one step wait for on other streams where their traces do not say it and
 /// the replay infers it from the order of ends and starts. `communicators`: of the same

@@ -29,8 +29,7 @@ constexpr double kMostReplayError = 0.05;
 /// The cause of no verdict where communication was found on no other rank.
 constexpr const char* kUnmatched = "unmatched";
 
-size_t place_of(Wall label) { return static_cast<size_t>(label); }
-size_t place_of(IdleCause cause) { return static_cast<size_t>(cause); }
+size_t place_of(auto id) { return static_cast<size_t>(id); }
 
 /// One rank's time.
 struct JudgedRank {
@@ -266,7 +265,12 @@ class Judge {
   /// Takes label and ceilings from the replay, where there is one, instead of from the shares.
   void take_replay(ImportedWall& wall) {
     if (has_absurd_times_) return;
-    replay_ = replay_imported(traces_, matching_, memory_);
+    // Only the replay tells why a stage was waited for, where the messages are matched.
+    const double waits_for_stages =
+        matching_.messages.empty() ? 0 : wall.shares[place_of(Wall::pipeline)];
+    std::array<double, kNumWalls> shares = wall.shares;
+    for (double& one : shares) one += waits_for_stages;
+    replay_ = replay_imported(traces_, matching_, memory_, shares);
     if (replay_ && replay_->error_ratio > kMostReplayError) {
       add_evidence(wall, "replay_error_ratio", replay_->error_ratio, "ratio",
                    fmt::format("a replay of the steps differs from them by {}: it is not used",
@@ -283,22 +287,17 @@ class Judge {
     wall.high_ratio = replay_->high_ratio;
     wall.label = verdict.label;
     wall.rank.reset();
-    // Only the replay tells why a stage was waited for, where the messages are matched.
-    const double waits_for_stages =
-        matching_.messages.empty() ? 0 : wall.shares[place_of(Wall::pipeline)];
-    double share = wall.shares[place_of(wall.label)];
+    double share = shares[place_of(wall.label)];
     // What a late rank's host did just before may not be what delayed it: its whole step counts.
     if (verdict.rank && wall.label == Wall::host) {
       const auto late = static_cast<size_t>(*verdict.rank);
-      share = std::max(share, ranks_[late].shares[place_of(wall.label)]);
+      share = std::max(share, ranks_[late].shares[place_of(wall.label)] + waits_for_stages);
     }
     // What collectives take from the work beside them is no time of their own.
     if (verdict.sub_cause == SubCause::contention) {
       share += verdict.sub_ceilings[static_cast<size_t>(SubCause::contention)];
     }
-    if (wall.label < Wall::compute && share + waits_for_stages < base::kLeastBindingRatio) {
-      wall.label = Wall::compute;
-    }
+    if (wall.label < Wall::compute && share < base::kLeastBindingRatio) wall.label = Wall::compute;
     if (wall.label != verdict.label) {
       wall.low_ratio = wall.high_ratio = wall.ceilings[place_of(wall.label)];
       wall.sub_cause.clear();
@@ -315,6 +314,8 @@ class Judge {
       wall.most_ratio = verdict.most_ratio;
       if (auto more = replay_->with_unexplained()) wall.evidence.push_back(std::move(*more));
     }
+    if (verdict.is_hidden()) wall.joint_ratio = verdict.joint_ratio;
+    if (auto both = replay_->without_both()) wall.evidence.push_back(std::move(*both));
     wall.sub_cause = verdict.label == Wall::compute ? "" : row_of(verdict.sub_cause).name;
     if (verdict.rank) wall.rank = rank_of(*verdict.rank);
     wall.summary = verdict.text(wall.rank);
@@ -351,8 +352,10 @@ class Judge {
     wall.label = Wall::unknown;
     wall.sub_cause = kUnmatched;
     wall.rank.reset();
-    wall.most_ratio.reset();
-    std::erase_if(wall.evidence, [](const Evidence& one) { return one.name == "most_ratio"; });
+    wall.most_ratio = wall.joint_ratio = std::nullopt;
+    std::erase_if(wall.evidence, [](const Evidence& one) {
+      return one.name == "most_ratio" || one.name == "joint_ratio";
+    });
     wall.summary = fmt::format(
         "unknown: communication takes {} of the time, and {}, or waiting for a late rank",
         base::format_ratio(wall.shares[place_of(Wall::communication)]),

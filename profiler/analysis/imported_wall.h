@@ -43,6 +43,9 @@ struct ImportedWall {
   /// The label's ceiling if it is to blame for what nothing explains, too: no less than
   /// share_ratio. Only of steps that were replayed, of a label that could be removed.
   std::optional<double> most_ratio;
+  /// Of a label that another one hides, so that only both gain much: what it costs without the
+  /// other one (StepVerdict::joint_ratio).
+  std::optional<double> joint_ratio;
   std::string summary;  ///< a sentence
   std::vector<Evidence> evidence;
   GroupCosts groups;            ///< whose communication it is, and what it costs
@@ -76,7 +79,8 @@ struct ImportedWall {
 ///    (imported_replay.h), and the label of most steps wins instead, if its share and its ceiling
 ///    reach kLeastBindingRatio. Waiting for a stage whose messages are matched counts for any
 ///    label's share, and what collectives take from work beside them for communication's, where
-///    that is the sub-cause. A replay that is off by more than 5 % is not used.
+///    that is the sub-cause. Of labels that gain only together one is named whose share reaches
+///    that. A replay that is off by more than 5 % is not used.
 ///    Where none can be, the causes of host and memory have their shares of the accounts.
 ///  - Compute is told apart as in our own steps (step_verdict.h) where `peaks` are known and at
 ///    least half of the kernels' time is of known work (imported_roofline.h). Otherwise it is said

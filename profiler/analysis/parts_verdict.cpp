@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <string>
 
@@ -36,10 +37,26 @@ StepVerdict mean_of(std::span<const StepVerdict> parts) {
   return mean;
 }
 
+/// Where no label gains enough alone in all parts: one that does with what hides it in some.
+void find_hidden(std::span<const StepVerdict> parts, StepVerdict& mean) {
+  std::array<double, kNumWalls> ratios = mean.ceilings;
+  double all_ns = 0;
+  for (const StepVerdict& part : parts) all_ns += ns_of(part);
+  for (const StepVerdict& part : parts) {
+    if (!part.is_hidden() || all_ns <= 0) continue;
+    const double more = std::max(0.0, part.joint_ratio - part.ceiling_ratio());
+    ratios[static_cast<size_t>(part.label)] += ns_of(part) / all_ns * more;
+  }
+  mean.label = label_of(ratios);
+  if (base::is_recoverable(mean.label)) mean.joint_ratio = ratios[static_cast<size_t>(mean.label)];
+}
+
 /// None where no part has the label.
 const StepVerdict* longest_by(std::span<const StepVerdict> parts, Wall label) {
   const StepVerdict* longest = nullptr;
-  const auto loss_ns = [](const StepVerdict& part) { return part.ceiling_ratio() * ns_of(part); };
+  const auto loss_ns = [](const StepVerdict& part) {
+    return std::max(part.ceiling_ratio(), part.joint_ratio) * ns_of(part);
+  };
   for (const StepVerdict& part : parts) {
     if (part.label != label) continue;
     if (longest == nullptr || loss_ns(*longest) < loss_ns(part)) longest = &part;
@@ -69,6 +86,7 @@ std::string summary_of(const StepVerdict& mean) {
     return fmt::format("compute: {} of the replayed time; nothing else would gain {}", ratio,
                        base::format_ratio(kLeastBindingRatio));
   }
+  if (mean.is_hidden()) return text_of_hidden(mean);
   return fmt::format("{} ({}): without it what was replayed would be {} shorter",
                      name_of(mean.label), row_of(mean.sub_cause).name, ratio);
 }
@@ -79,6 +97,7 @@ StepsVerdict verdict_of_parts(std::span<const StepVerdict> parts) {
   StepsVerdict all;
   StepVerdict& verdict = all.verdict = mean_of(parts);
   verdict.label = label_of(verdict.ceilings);
+  if (verdict.label == Wall::compute) find_hidden(parts, verdict);
   verdict.sub_cause = largest_cause_of(verdict);
   if (const StepVerdict* longest = longest_by(parts, verdict.label)) {
     verdict.sub_cause = longest->sub_cause;

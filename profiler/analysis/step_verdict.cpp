@@ -200,14 +200,15 @@ class StepJudge {
     verdict_.label = label_of(verdict_.ceilings);
     if (verdict_.label == Wall::unknown) return;
     if (verdict_.label == Wall::compute) look_for_pair();
+    const auto& ratios = verdict_.is_hidden() ? joint_ratios_ : verdict_.sub_ceilings;
     verdict_.sub_cause =
-        verdict_.label == Wall::compute ? bound_of_compute() : largest_of(verdict_.label);
+        verdict_.label == Wall::compute ? bound_of_compute() : largest_of(verdict_.label, ratios);
     if (verdict_.sub_cause == SubCause::launch && is_late_behind_syncs()) {
       verdict_.sub_cause = SubCause::sync;
     }
     if (verdict_.label == Wall::communication) {
-      const double one_link = verdict_.sub_ceilings[place_of(SubCause::one_link)];
-      if (2 * one_link > verdict_.ceiling_ratio()) verdict_.sub_cause = SubCause::one_link;
+      const double all = verdict_.is_hidden() ? verdict_.joint_ratio : verdict_.ceiling_ratio();
+      if (2 * ratios[place_of(SubCause::one_link)] > all) verdict_.sub_cause = SubCause::one_link;
     }
     // Kernels are too small because memory leaves no room for a larger micro-batch.
     if (verdict_.sub_cause == SubCause::occupancy && causes_.is_memory_short() &&
@@ -225,6 +226,11 @@ class StepJudge {
     if (!base::is_recoverable(verdict_.label)) return;
     if (!causes_.has(SubCause::unexplained) && !causes_.has_doubtful_stalls()) return;
     verdict_.most_ratio = std::max(verdict_.most_ratio, gain_with_lost_waits(verdict_.label));
+  }
+
+  /// Whether a label's own time binds, as far as that is known.
+  [[nodiscard]] bool may_be_named(Wall label) const {
+    return !facts_.shares || (*facts_.shares)[place_of(label)] >= kLeastBindingRatio;
   }
 
   /// Two causes that take equally long at the same time hide each other: dropping one alone gains
@@ -254,6 +260,7 @@ class StepJudge {
       const auto is_own = [&](const SubCauseRow& row) {
         return row.label == label || is_unknown(row);
       };
+      if (!may_be_named(label)) continue;
       const double costs = (step_with(is_own) - ideal) / step;
       if (costs <= most) continue;
       most = costs;
@@ -263,23 +270,23 @@ class StepJudge {
       verdict_.label = Wall::compute;
       return;
     }
-    verdict_.is_hidden_alone = true;
+    verdict_.joint_ratio = most;
     for (const SubCauseRow& cause : sub_causes()) {
       if (cause.label != verdict_.label) continue;
       const auto is_it = [&](const SubCauseRow& row) {
         return row.id == cause.id || is_unknown(row);
       };
-      verdict_.sub_ceilings[place_of(cause.id)] = (step_with(is_it) - ideal) / step;
+      joint_ratios_[place_of(cause.id)] = (step_with(is_it) - ideal) / step;
     }
-    verdict_.ceilings[place_of(verdict_.label)] = most;
   }
 
-  [[nodiscard]] SubCause largest_of(Wall label) const {
+  [[nodiscard]] static SubCause largest_of(Wall label,
+                                           const std::array<double, kNumSubCauses>& ratios) {
     SubCause best = SubCause::unexplained;
     double most = -1;
     for (const SubCauseRow& row : sub_causes()) {
       if (row.label != label) continue;
-      double own = verdict_.sub_ceilings[place_of(row.id)];
+      double own = ratios[place_of(row.id)];
       // A host that never waits has time for whatever delays it: as much as that delay explains.
       if (row.id == SubCause::sync) own *= kWaitWeight;
       if (own <= most) continue;
@@ -292,7 +299,7 @@ class StepJudge {
   /// Whether launches are late only as synchronisations have let the device run empty: without
   /// these, launching would gain less than half as much.
   [[nodiscard]] bool is_late_behind_syncs() {
-    if (verdict_.is_hidden_alone) return false;
+    if (verdict_.is_hidden()) return false;
     const double launch = verdict_.sub_ceilings[place_of(SubCause::launch)];
     const double sync = verdict_.sub_ceilings[place_of(SubCause::sync)];
     if (sync < kEmptiedRatio * launch) return false;
@@ -316,6 +323,7 @@ class StepJudge {
       }
       return;
     }
+    if (verdict_.is_hidden()) return;  // as the label is
     // Each rank is a replay of everything.
     if (run_.traces().size() * run_.ops().size() > kMostReplayed) return;
     LargestTwo gains;
@@ -356,23 +364,27 @@ class StepJudge {
     verdict_.summary =
         fmt::format("{} ({}): without it the step would be {} shorter", name_of(verdict_.label),
                     row.name, base::format_ratio(verdict_.ceiling_ratio()));
-    if (verdict_.is_hidden_alone) {
-      verdict_.summary = fmt::format(
-          "{} ({}): costs {} of the step, but another cause at the same time hides it: the step "
-          "becomes shorter only without both",
-          name_of(verdict_.label), row.name, base::format_ratio(verdict_.ceiling_ratio()));
-    }
+    if (verdict_.is_hidden()) verdict_.summary = text_of_hidden(verdict_);
   }
 
   const ReplayedRun& run_;
   const StepFacts& facts_;
   StepCauses causes_;
   StepVerdict verdict_;
+  std::array<double, kNumSubCauses> joint_ratios_ = {};  ///< of a hidden label's causes
   ReplayRoom room_;
   std::map<std::vector<Dropped>, int64_t> replayed_;  ///< lengths without them
 };
 
 }  // namespace
+
+std::string text_of_hidden(const StepVerdict& verdict) {
+  return fmt::format(
+      "{} ({}): costs {} of the step, but another cause at the same time hides it: without it "
+      "alone the step would be {} shorter, and much shorter only without both",
+      name_of(verdict.label), row_of(verdict.sub_cause).name,
+      base::format_ratio(verdict.joint_ratio), base::format_ratio(verdict.ceiling_ratio()));
+}
 
 std::string VerdictLink::text(int64_t shown_from, int64_t shown_to) const {
   return fmt::format("messages from rank {} to rank {} take {}, those between two other ranks {}",

@@ -25,6 +25,9 @@ struct StepFacts {
   /// A gap of the host's program is a stall from there on, and where it is 20 times the usual one.
   int64_t stall_ns = 200'000;
   double short_ratio = kShortMemoryRatio;
+  /// Of the time, by accounts of it: of causes that gain only together, those of a label with less
+  /// than base::kLeastBindingRatio are not named.
+  std::optional<std::array<double, kNumWalls>> shares = {};
 };
 
 /// A link whose messages take longer than others of their size.
@@ -60,9 +63,10 @@ struct StepVerdict {
   double most_ratio = 0;
   /// Share of the step that is saved if nothing is computed again, whether memory is short or not.
   double recompute_ratio = 0;
-  /// Another cause takes as long at the same time, so that only dropping both saves time. The
-  /// ceiling is then the saving with the other one already dropped.
-  bool is_hidden_alone = false;
+  /// Where another label's causes take as long at the same time, so that only dropping both saves
+  /// much: share of the step that is saved without the label's once all others are dropped. Else 0.
+  /// The ceiling is what is saved without the label's alone.
+  double joint_ratio = 0;
   /// Share of inferred waits in the time of all waits for other streams.
   double inferred_ratio = 0;
   std::string summary;  ///< a sentence, without the rank
@@ -71,15 +75,19 @@ struct StepVerdict {
   [[nodiscard]] std::string text(std::optional<int64_t> shown_rank) const;
   [[nodiscard]] std::string text() const { return text(rank); }
   [[nodiscard]] double ceiling_ratio() const { return ceilings[static_cast<size_t>(label)]; }
+  [[nodiscard]] bool is_hidden() const { return joint_ratio > 0; }
   [[nodiscard]] double unknown_ratio() const {
     return ceilings[static_cast<size_t>(Wall::unknown)];
   }
 };
 
+/// A sentence on a label that is_hidden().
+std::string text_of_hidden(const StepVerdict& verdict);
+
 /// Traces of one step of all ranks (or of one of each stage), on one clock. Rules:
 ///  - The label is that whose causes, dropped together, shorten the step most, by at least
 ///    base::kLeastBindingRatio; compute where none does. Where they gain only together, because
-///    they hide each other, it is the one that costs most by itself.
+///    they hide each other, it is the one that costs most by itself, of those that may be named.
 ///  - Unknown is what nothing in the records explains. There is no verdict with more of it than
 ///    kMaxUnknownRatio that could change the order, or where only it reaches
 ///    base::kLeastBindingRatio.

@@ -55,6 +55,14 @@ std::optional<Evidence> StepsVerdict::with_unexplained() const {
                   base::format_ratio(most))};
 }
 
+std::optional<Evidence> StepsVerdict::without_both() const {
+  if (!verdict.is_hidden()) return std::nullopt;
+  return Evidence{
+      "joint_ratio", verdict.joint_ratio, "ratio",
+      fmt::format("{} of the step is saved without {} where what hides it is gone, too",
+                  base::format_ratio(verdict.joint_ratio), base::name_of(verdict.label))};
+}
+
 std::optional<Evidence> StepsVerdict::disagreement() const {
   if (num_agreeing == num_steps) return std::nullopt;
   std::string others;

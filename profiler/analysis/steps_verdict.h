@@ -34,6 +34,8 @@ struct StepsVerdict {
   [[nodiscard]] Evidence agreement() const;
   /// What the ceiling is with what nothing explains; none where that is no more.
   [[nodiscard]] std::optional<Evidence> with_unexplained() const;
+  /// Of a label that is hidden by another one: what it costs without that; else none.
+  [[nodiscard]] std::optional<Evidence> without_both() const;
   /// Which walls the other steps have; none where all agree.
   [[nodiscard]] std::optional<Evidence> disagreement() const;
 };

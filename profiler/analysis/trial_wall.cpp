@@ -78,7 +78,9 @@ TrialWall judge_trial(std::vector<StepVerdict> steps, const std::optional<StepAc
       verdict.evidence.push_back(std::move(*others));
     }
     add_ceilings(step, verdict.evidence);
-    if (auto more = verdict.steps->with_unexplained()) verdict.evidence.push_back(std::move(*more));
+    for (auto more : {verdict.steps->without_both(), verdict.steps->with_unexplained()}) {
+      if (more) verdict.evidence.push_back(std::move(*more));
+    }
     if (step.label == Wall::unknown) {
       verdict.evidence.push_back({"unknown_ratio", step.unknown_ratio(), "ratio",
                                   fmt::format("to tell what it is, record {}", to_record)});

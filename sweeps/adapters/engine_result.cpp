@@ -305,6 +305,7 @@ void add_wall(const Diagnosis& diagnosis, store::TrialResult& result) {
                                {"low_ratio", is_replayed ? json(wall.low_ratio) : json()},
                                {"high_ratio", is_replayed ? json(wall.high_ratio) : json()},
                                {"most_ratio", reports::or_null(wall.most_ratio)},
+                               {"joint_ratio", reports::or_null(wall.joint_ratio)},
                                {"num_replayed_steps", wall.num_steps},
                                {"unknown_ratio", wall.unknown_ratio},
                                {"label_ceilings", profiler::by_name(wall.ceilings)},

@@ -81,6 +81,7 @@ json wall_without_shares(const RunDiagnosis& diagnosis) {
                {"low_ratio", nullptr},
                {"high_ratio", nullptr},
                {"most_ratio", nullptr},
+               {"joint_ratio", nullptr},
                {"num_replayed_steps", 0},
                {"ceilings", json::object()},
                {"unknown_ratio", 1.0},

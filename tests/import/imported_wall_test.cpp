@@ -1,10 +1,12 @@
 // The verdict on imported traces: the judged real ones, and small ones with one cause each.
 #include "profiler/analysis/imported_wall.h"
 
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 
 #include "kernels/base/error.h"
 #include "profiler/analysis/trace_causes.h"
@@ -334,6 +336,37 @@ BOOST_AUTO_TEST_CASE(ids_that_are_not_unique_have_no_verdict) {
   const std::string& advice = of_none.evidence.back().text;
   BOOST_TEST(advice.find("one for each launch") != std::string::npos, advice);
   BOOST_TEST(wall(0, 2).sub_cause == "ids");
+}
+
+// A host that launches each kernel just before the device is ready for it takes as long as the
+// device, which communicates for most of the time: only both together could be saved.
+BOOST_AUTO_TEST_CASE(of_walls_that_hide_each_other_the_one_that_takes_time_is_named) {
+  EventText events;
+  double at = 1000;
+  int id = 1;
+  for (int i = 0; i < 200; ++i) {
+    for (const auto& [name, duration, idle] :
+         {std::tuple("ncclDevKernel_AllReduce(x)", 700.0, 10.0), std::tuple("gemm", 100.0, 50.0)}) {
+      events.call(at - 60, 5, id).kernel(at, duration, id, name);
+      ++id;
+      at += duration + idle;
+    }
+  }
+  const ImportedTrace trace = events.read(R"(, "distributedInfo": {"world_size": 1, "rank": 0})");
+  const ImportedWall wall = classify_imported(std::span(&trace, 1));
+  BOOST_TEST(name_of(wall.label) == "communication", wall.summary);
+  BOOST_TEST(wall.sub_cause == "transfer", wall.summary);
+  BOOST_TEST_REQUIRE(wall.joint_ratio.has_value());
+  BOOST_TEST(std::abs(*wall.joint_ratio - 0.81) < 0.01);
+  BOOST_TEST(wall.summary.find("only without both") != std::string::npos, wall.summary);
+  const auto both = std::ranges::find(wall.evidence, "joint_ratio", &Evidence::name);
+  BOOST_TEST((both != wall.evidence.end() && both->value == *wall.joint_ratio));
+  // Neither gains that alone.
+  for (const Wall label : {Wall::communication, Wall::host}) {
+    BOOST_TEST(wall.ceilings[static_cast<size_t>(label)] < 0.1);
+  }
+  BOOST_TEST(wall.share_ratio < 0.1);
+  for (const double ratio : wall.sub_ceilings) BOOST_TEST(ratio < 0.1);
 }
 
 // Launches of kernels are missing, those of copies are there.

@@ -4,6 +4,7 @@
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace moetune::profiler {
@@ -68,6 +69,21 @@ BOOST_AUTO_TEST_CASE(the_largest_loss_tells_the_cause) {
                                           part(100, Wall::host, SubCause::launch, 0.5),
                                           computing(100)};
   BOOST_TEST((verdict_of_parts(parts).verdict.sub_cause == SubCause::launch));
+}
+
+BOOST_AUTO_TEST_CASE(a_wall_that_is_hidden_in_each_part_is_named) {
+  StepVerdict hidden = part(100, Wall::communication, SubCause::transfer, 0.02);
+  hidden.joint_ratio = 0.8;
+  StepVerdict verdict = verdict_of_parts(std::vector<StepVerdict>{hidden, computing(300)}).verdict;
+  BOOST_TEST((verdict.label == Wall::communication));
+  BOOST_TEST((verdict.sub_cause == SubCause::transfer));
+  BOOST_TEST(is_about(verdict.joint_ratio, 0.2));
+  BOOST_TEST(is_about(verdict.ceiling_ratio(), 0.005));
+  BOOST_TEST(verdict.summary.find("only without both") != std::string::npos, verdict.summary);
+  // Too little of the whole.
+  verdict = verdict_of_parts(std::vector<StepVerdict>{hidden, computing(1000)}).verdict;
+  BOOST_TEST((verdict.label == Wall::compute));
+  BOOST_TEST(!verdict.is_hidden());
 }
 
 BOOST_AUTO_TEST_CASE(what_nothing_explains_counts_over_all_parts) {

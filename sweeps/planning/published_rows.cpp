@@ -527,9 +527,9 @@ void read_machine_and_model(const RowReader& row, const std::string& source, Pub
   if (std::string text = nodes_text(*file, *result.hardware); !text.empty()) {
     result.assumed.push_back(std::move(text));
   }
+  const spec::Source name(source + " " + result.id + " model");
   result.model = std::make_shared<const spec::ModelSpec>(
-      spec::model_from_json(model_of_row(row.at("model"), result.assumed),
-                            spec::Source(source + " " + result.id + " model")));
+      spec::model_from_json(model_of_row(row.at("model"), name, result.assumed), name));
   result.run.model = result.model.get();
   const std::string assumption = spec::model_assumption(*result.model);
   if (!assumption.empty()) result.assumed.push_back(assumption);

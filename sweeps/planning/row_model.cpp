@@ -4,12 +4,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "engine/spec/dialects/layer_pattern.h"
 #include "engine/spec/hf_family.h"
+#include "engine/spec/hf_keys.h"
+#include "engine/spec/json_reader.h"
 #include "kernels/base/error.h"
 #include "sweeps/planning/row_words.h"
 
@@ -38,6 +42,50 @@ std::string_view own_name_of(const Family& family, std::string_view key) {
     if (row.ours == key) return row.theirs;
   }
   return key;
+}
+
+/// What the steps below count with.
+constexpr std::array<std::string_view, 9> kSizes = {"num_hidden_layers",
+                                                    "num_experts",
+                                                    "intermediate_size",
+                                                    "moe_intermediate_size",
+                                                    "first_k_dense_replace",
+                                                    "n_shared_experts",
+                                                    "num_shared_experts",
+                                                    "shared_expert_intermediate_size",
+                                                    "moe_shared_expert_intermediate_size"};
+
+/// Some families have a number for each layer here, which the model's own reader judges.
+bool may_be_list(const Family& family, std::string_view key) {
+  return key == "num_experts" || key == "intermediate_size" || key == "moe_intermediate_size" ||
+         (key == "n_shared_experts" && family.shared == spec::SharedKeys::counted);
+}
+
+/// A text that is a whole number as that number.
+void take_text_as_number(json& value) {
+  const auto& text = value.get_ref<const std::string&>();
+  int64_t number = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, number);
+  if (read.ec == std::errc() && read.ptr == end) value = number;
+}
+
+/// What is stated is a size, or is refused: without it the model would be another one.
+void take_sizes(const Family& family, const spec::Source& source, json& model) {
+  for (const std::string_view key : kSizes) {
+    for (const std::string_view name : {key, own_name_of(family, key)}) {
+      if (!has(model, name)) continue;
+      json& value = model[std::string(name)];
+      if (value.is_string() && is_unknown_word(value.get_ref<const std::string&>())) {
+        model.erase(std::string(name));
+        continue;
+      }
+      if (value.is_array() && may_be_list(family, key)) continue;
+      if (value.is_string()) take_text_as_number(value);
+      value = spec::JsonReader(model, source, "", spec::NullIs::absent)
+                  .integer(*spec::find_model_key(name));
+    }
+  }
 }
 
 /// By its name in any letters, which is then spelled as in config.json.
@@ -121,15 +169,20 @@ void take_first_dense(const Family& family, json& model) {
   if (family.experts != ExpertKeys::qwen && family.experts != ExpertKeys::ranged) return;
   if (!first || has(model, "mlp_only_layers") || has(model, "moe_layer_start_index")) return;
   json dense = json::array();
-  constexpr int64_t kMost = 10'000;
-  for (int64_t layer = 0; layer < std::min(*first, kMost); ++layer) dense.push_back(layer);
+  const int64_t num_dense = std::min(*first, spec::dialects::kMostLayers);
+  for (int64_t layer = 0; layer < num_dense; ++layer) dense.push_back(layer);
   model["mlp_only_layers"] = std::move(dense);
 }
 
-/// How wide one expert is.
+/// How wide one expert is: of a list, in which all are the same, the first.
 std::optional<int64_t> expert_width(const json& model) {
-  const auto width = size_in(model, "moe_intermediate_size");
-  return width ? width : size_in(model, "intermediate_size");
+  for (const char* key : {"moe_intermediate_size", "intermediate_size"}) {
+    if (!has(model, key)) continue;
+    const json& value = model.at(key);
+    const json first = value.is_array() && !value.empty() ? value.front() : value;
+    if (first.is_number_integer()) return first.get<int64_t>();
+  }
+  return std::nullopt;
 }
 
 /// The width of all shared experts, in the place of their number or by Megatron's name.
@@ -144,16 +197,17 @@ void take_shared_experts(const Family& family, json& model) {
   for (const char* key : {"n_shared_experts", "num_shared_experts"}) {
     const auto count = size_in(model, key);
     const auto width = expert_width(model);
-    // What is larger is no model.
+    if (!count || !width) continue;
+    // What overflows is refused by its own name.
     constexpr int64_t kMost = int64_t{1} << 30;
-    if (!count || !width || *count < 1 || *count > kMost || *width > kMost) continue;
-    model[kWidth] = *count * *width;
+    model[kWidth] = *count * std::clamp<int64_t>(*width, 0, kMost);
     return;
   }
 }
 
 /// Megatron's plain GPT with latent attention has the keys of DeepSeek-V3, and its own defaults.
-const Family* with_latent_attention(const Family& family, json& model) {
+const Family* with_latent_attention(const Family& family, const spec::Source& source,
+                                    json& model) {
   const Family& latent = *spec::find_family("deepseek_v3");
   model["model_type"] = std::string(latent.name);
   const auto take = [&](const char* key, const auto& otherwise) {
@@ -185,14 +239,15 @@ const Family* with_latent_attention(const Family& family, json& model) {
         *shared, *width));
   }
   take("n_shared_experts", shared && width && *width > 0 ? *shared / *width : 0);
-  if (has(model, "mlp_only_layers") && model.at("mlp_only_layers").is_array()) {
-    constexpr int64_t kMost = 10'000;
-    const int64_t layers =
-        std::clamp<int64_t>(size_in(model, "num_hidden_layers").value_or(0), 0, kMost);
+  if (has(model, "mlp_only_layers")) {
+    const int64_t layers = std::clamp<int64_t>(size_in(model, "num_hidden_layers").value_or(0), 0,
+                                               spec::dialects::kMostLayers);
     json types(static_cast<size_t>(layers), "sparse");
-    for (const json& layer : model.at("mlp_only_layers")) {
-      const int64_t place = layer.is_number_integer() ? layer.get<int64_t>() : -1;
-      if (place >= 0 && place < layers) types[static_cast<size_t>(place)] = "dense";
+    spec::JsonReader reader(model, source, "", spec::NullIs::absent);
+    constexpr auto kMost = static_cast<int64_t>(spec::detail::kMaxPositions);
+    for (const int64_t place : reader.integers("mlp_only_layers", 0, kMost)) {
+      // As where such lists are the family's own.
+      if (place < layers) types[static_cast<size_t>(place)] = "dense";
     }
     take("mlp_layer_types", types);
   }
@@ -200,7 +255,8 @@ const Family* with_latent_attention(const Family& family, json& model) {
   return &latent;
 }
 
-/// Sizes that a row leaves out and its family has a default for.
+/// Sizes that a row leaves out and its family has a default for. Dense layers that would leave no
+/// layer for the experts are none: then the row has to say them.
 void take_defaults(const Family& family, json& model, std::vector<std::string>& assumed) {
   const auto take = [&](std::string_view key, int64_t otherwise) {
     const std::string own(own_name_of(family, key));
@@ -210,19 +266,24 @@ void take_defaults(const Family& family, json& model, std::vector<std::string>& 
     assumed.push_back(fmt::format("{} {}: the row's model does not say, the default of {}", own,
                                   otherwise, family.name));
   };
-  if (!has(model, "mlp_layer_types")) take("first_k_dense_replace", family.default_dense_layers);
+  const auto layers = size_in(model, own_name_of(family, "num_hidden_layers"));
+  const bool has_room = !layers || *layers > family.default_dense_layers;
+  if (!has(model, "mlp_layer_types") && has_room) {
+    take("first_k_dense_replace", family.default_dense_layers);
+  }
   take("n_shared_experts", family.default_shared_experts);
 }
 
-void complete(json& model, std::vector<std::string>& assumed) {
+void complete(const spec::Source& source, json& model, std::vector<std::string>& assumed) {
   take_words(model);
   const Family* family = family_in(model);
   if (family == nullptr) return;
+  take_sizes(*family, source, model);
   if (family->is_plain_gpt && has(model, "kv_lora_rank")) {
     if (const auto listed = listed_moe_layers(model, *family)) {
       write_moe_layers(*listed, *family, model);
     }
-    family = with_latent_attention(*family, model);
+    family = with_latent_attention(*family, source, model);
   }
   if (const auto listed = listed_moe_layers(model, *family)) {
     write_moe_layers(*listed, *family, model);
@@ -234,10 +295,11 @@ void complete(json& model, std::vector<std::string>& assumed) {
 
 }  // namespace
 
-json model_of_row(const json& stated, std::vector<std::string>& assumed) {
+json model_of_row(const json& stated, const spec::Source& source,
+                  std::vector<std::string>& assumed) {
   json model = stated;
   const bool has_inner = has(model, "text_config") && model.at("text_config").is_object();
-  complete(has_inner ? model["text_config"] : model, assumed);
+  complete(source, has_inner ? model["text_config"] : model, assumed);
   return model;
 }
 

@@ -6,10 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "engine/spec/source.h"
+
 namespace moetune::sweeps {
 
 /// As spec::model_from_json takes it. What the family's default is taken for is told in `assumed`.
-/// Throws base::UsageError for what no config.json says.
-nlohmann::json model_of_row(const nlohmann::json& stated, std::vector<std::string>& assumed);
+/// Throws base::UsageError, which names `source`, for what no config.json says, and for sizes that
+/// are none.
+nlohmann::json model_of_row(const nlohmann::json& stated, const spec::Source& source,
+                            std::vector<std::string>& assumed);
 
 }  // namespace moetune::sweeps

@@ -28,7 +28,7 @@ struct Read {
 };
 Read read(const json& stated) {
   Read result;
-  const json model = model_of_row(stated, result.assumed);
+  const json model = model_of_row(stated, "test", result.assumed);
   result.model = spec::model_from_json(model, spec::Source("test"));
   return result;
 }
@@ -126,6 +126,57 @@ BOOST_AUTO_TEST_CASE(shared_experts_and_latent_attention_are_read) {
   BOOST_TEST(model.has_layer_norm == grouped.has_layer_norm);
   BOOST_TEST(model.has_gated_mlp == grouped.has_gated_mlp);
   BOOST_TEST(model.ties_embeddings == grouped.ties_embeddings);
+}
+
+// Left out in silence they would be another model.
+BOOST_AUTO_TEST_CASE(sizes_that_are_none_are_refused) {
+  const auto refusal_of = [](const char* id, const json& changes) {
+    json row = tests::shipped_row(id);
+    row["model"].update(changes);
+    return published_rows_of(json::array({row}), "test").front().reason;
+  };
+  struct Sample {
+    const char* id;
+    json changes;
+    const char* says;
+  };
+  json latent = {{"kv_lora_rank", 512},
+                 {"qk_head_dim", 128},
+                 {"qk_pos_emb_head_dim", 64},
+                 {"v_head_dim", 128},
+                 {"moe_intermediate_size", 2048}};
+  const auto beside_latent = [&](const json& changes) {
+    json all = latent;
+    all.update(changes);
+    return all;
+  };
+  for (const Sample& sample : {
+           Sample{"bridge-101", {{"n_shared_experts", -3}}, "'n_shared_experts' is -3"},
+           {"bridge-101", {{"n_shared_experts", int64_t{1} << 40}}, "is 1099511627776, expected"},
+           {"bridge-101", {{"num_shared_experts", 1.5}}, "'num_shared_experts' is 1.5"},
+           {"bridge-101", {{"n_shared_experts", "two"}}, "'n_shared_experts' is \"two\""},
+           {"bridge-101", {{"n_shared_experts", json::array({1})}}, "'n_shared_experts' is "},
+           {"bridge-101", {{"first_k_dense_replace", -5}}, "'first_k_dense_replace' is -5"},
+           {"golden-022", beside_latent({{"mlp_only_layers", {0.5}}}), "'mlp_only_layers"},
+           {"golden-022", beside_latent({{"mlp_only_layers", {9, -1, "x"}}}), "'mlp_only_layers"},
+           {"golden-022", beside_latent({{"num_experts", 1.5}}), "'num_experts' is 1.5"},
+       }) {
+    const std::string reason = refusal_of(sample.id, sample.changes);
+    BOOST_TEST(reason.find(sample.says) != std::string::npos, sample.says << ": " << reason);
+  }
+  const json qwen = model_in("bridge-101");
+  BOOST_TEST(with(qwen, {{"n_shared_experts", "1"}}).shared_ffn_size ==
+             qwen["moe_intermediate_size"].get<int64_t>());
+  BOOST_TEST(with(qwen, {{"n_shared_experts", "not stated"}}).shared_ffn_size == 0);
+  BOOST_TEST(with(qwen, {{"n_shared_experts", 0}}).shared_ffn_size == 0);
+}
+
+BOOST_AUTO_TEST_CASE(a_default_leaves_layers_with_experts) {
+  json row = tests::shipped_row("bridge-001");
+  row["model"].erase("first_k_dense_replace");
+  row["model"]["num_hidden_layers"] = 3;
+  const std::string reason = published_rows_of(json::array({row}), "test").front().reason;
+  BOOST_TEST(reason.find("'first_k_dense_replace' is missing") != std::string::npos, reason);
 }
 
 BOOST_AUTO_TEST_CASE(plain_variants_of_known_blocks_are_priced) {

@@ -128,11 +128,10 @@ std::vector<std::string> counted_pipeline_stages(int64_t num_layers, int64_t mtp
 std::vector<std::string> lone_pipeline_stages(int64_t num_layers, int64_t mtp_depth,
                                               int64_t num_stages) {
   const int64_t lone = num_stages - num_layers;
-  if (num_layers < 1) return {};
-  if (lone == 1 || lone == 2) {
+  if (num_layers < 1 || lone < 1 || lone > most_lone_stages(mtp_depth)) return {};
+  if (lone <= 2) {
     return counted_pipeline_stages(num_layers, mtp_depth, num_stages, {lone == 2, true});
   }
-  if (lone != 3 || mtp_depth == 0) return {};
   std::vector<std::string> stages =
       counted_pipeline_stages(num_layers, 0, num_stages - 1, {true, true});
   stages.insert(stages.end() - 1, std::string(static_cast<size_t>(mtp_depth), 'm'));

@@ -35,6 +35,10 @@ struct CountedEnds {
 std::vector<std::string> counted_pipeline_stages(int64_t num_layers, int64_t mtp_depth,
                                                  int64_t num_stages, CountedEnds counted);
 
+/// So many stages at most may be without a layer: the embedding's, the loss' and that of
+/// multi-token prediction, where there is some.
+constexpr int64_t most_lone_stages(int64_t mtp_depth) { return mtp_depth > 0 ? 3 : 2; }
+
 /// The stages of a model that has fewer layers than these: of one more the loss stands alone, of
 /// two more the embedding, too, and of three more multi-token prediction. Empty where there are
 /// layers for all, or no such way.

@@ -122,15 +122,7 @@ class FlagReading {
     tell(fmt::format("{}: {} is not known", taken, row_word_shown(text)));
   }
 
-  /// The state of a switch; a word that is none is told.
-  std::optional<bool> state(const char* name) {
-    const std::optional<bool> state = flags_.state(name);
-    if (!state && other().has(name)) {
-      tell(fmt::format("{} not read: {} is neither true nor false", name,
-                       row_word_shown(other().word(name))));
-    }
-    return state;
-  }
+  std::optional<bool> state(const char* name) { return state_or_told(flags_, name, assumed_); }
   bool is_off(const char* name) { return !state(name).value_or(true); }
 
   void take(const PlainSwitch& row) {
@@ -200,6 +192,16 @@ RowFlags::RowFlags(const RowReader& row)
 
 std::optional<bool> RowFlags::state(const char* name) const {
   return switch_word(reader_.word(name));
+}
+
+std::optional<bool> state_or_told(const RowFlags& flags, const char* name,
+                                  std::vector<std::string>& assumed) {
+  const std::optional<bool> state = flags.state(name);
+  if (!state && flags.reader().has(name)) {
+    assumed.push_back(fmt::format("{} not read: {} is neither true nor false", name,
+                                  row_word_shown(flags.reader().word(name))));
+  }
+  return state;
 }
 
 void read_other_knobs(const RowReader& row, PlanKnobs& knobs, std::vector<std::string>& assumed) {

@@ -39,6 +39,10 @@ class RowFlags {
   std::vector<std::string> set_twice_;
 };
 
+/// The state of a switch; a word that is neither on nor off is told.
+std::optional<bool> state_or_told(const RowFlags& flags, const char* name,
+                                  std::vector<std::string>& assumed);
+
 /// Takes all of them. `assumed` gets a line for what is left out or not known.
 void read_other_knobs(const RowReader& row, spec::PlanKnobs& knobs,
                       std::vector<std::string>& assumed);

@@ -206,8 +206,7 @@ void take_shared_experts(const Family& family, json& model) {
 }
 
 /// Megatron's plain GPT with latent attention has the keys of DeepSeek-V3, and its own defaults.
-const Family* with_latent_attention(const Family& family, const spec::Source& source,
-                                    json& model) {
+const Family* with_latent_attention(const Family& family, const spec::Source& source, json& model) {
   const Family& latent = *spec::find_family("deepseek_v3");
   model["model_type"] = std::string(latent.name);
   const auto take = [&](const char* key, const auto& otherwise) {

@@ -4,9 +4,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "engine/spec/pipeline_layout.h"
 #include "kernels/base/error.h"
@@ -96,59 +101,69 @@ bool read_split(const RowReader& row, PublishedRow& result) {
   return true;
 }
 
+constexpr const char* kCountsEmbedding = "account_for_embedding_in_pipeline_split";
+constexpr const char* kCountsLoss = "account_for_loss_in_pipeline_split";
+
+/// Layers of an end, by either of its names; 0 where they are not stated.
+int32_t layers_of_end(const RowFlags& flags, const std::array<const char*, 2>& names) {
+  int32_t layers = 0;
+  for (const char* name : names) {
+    if (flags.reader().has(name)) layers = flags.reader().size(name, 0);
+  }
+  return layers;
+}
+
 /// Stages that nobody wrote. A run that is measured did start: with more stages than layers the
 /// ends had some of their own.
 void take_unwritten_stages(const RowReader& row, PublishedRow& result) {
   planner::PlanRun& run = result.run;
   if (run.knobs.pp == 1) return;
-  const spec::ModelSpec& model = *run.model;
-  const int64_t num_stages = int64_t{run.knobs.pp} * run.knobs.vpp;
   const RowFlags flags(row);
-  for (const char* key :
-       {"decoder_first_pipeline_num_layers", "num_layers_in_first_pipeline_stage"}) {
-    if (flags.reader().has(key)) run.knobs.first_stage_layers = flags.reader().size(key, 0);
-  }
-  for (const char* key :
-       {"decoder_last_pipeline_num_layers", "num_layers_in_last_pipeline_stage"}) {
-    if (flags.reader().has(key)) run.knobs.last_stage_layers = flags.reader().size(key, 0);
-  }
-  // What does not split with these is refused by a rule.
-  if (run.knobs.first_stage_layers > 0 || run.knobs.last_stage_layers > 0) return;
+  run.knobs.first_stage_layers = layers_of_end(
+      flags, {"decoder_first_pipeline_num_layers", "num_layers_in_first_pipeline_stage"});
+  run.knobs.last_stage_layers = layers_of_end(
+      flags, {"decoder_last_pipeline_num_layers", "num_layers_in_last_pipeline_stage"});
   const spec::CountedEnds counted = {
-      flags.state("account_for_embedding_in_pipeline_split").value_or(false),
-      flags.state("account_for_loss_in_pipeline_split").value_or(false)};
-  if (counted != spec::CountedEnds{}) {
-    run.stages =
-        spec::counted_pipeline_stages(model.num_layers, model.mtp.depth, num_stages, counted);
-    if (!run.stages.empty()) return;
+      state_or_told(flags, kCountsEmbedding, result.assumed).value_or(false),
+      state_or_told(flags, kCountsLoss, result.assumed).value_or(false)};
+  std::vector<std::string> names;
+  if (counted.has_embedding) names.emplace_back(kCountsEmbedding);
+  if (counted.has_loss) names.emplace_back(kCountsLoss);
+  const bool counts_any = counted != spec::CountedEnds{};
+  if (planner::counts_stage_layers(run)) {
+    if (counts_any) {
+      throw base::UsageError(fmt::format(
+          "{} and the layers of the first or the last stage contradict each other, as in Megatron",
+          fmt::join(names, " and ")));
+    }
+    return;  // what does not split with these is refused by a rule
   }
-  if (planner::splits_by_itself(run)) return;
-  if (!planner::has_mixer(model, spec::Mixer::mamba)) {
-    run.stages = spec::lone_pipeline_stages(model.num_layers, model.mtp.depth, num_stages);
-  }
-  if (!run.stages.empty()) {
-    result.assumed.push_back(lone_stages_text(run));
-  } else if (num_stages <= model.num_layers) {
+  // As of commands: the layers of these are placed by another list.
+  const bool is_hybrid = planner::has_mixer(*run.model, spec::Mixer::mamba);
+  if (is_hybrid && counts_any) {
     result.assumed.push_back(
-        fmt::format("stages are taken as balanced: {} do not divide", layers_over_stages(run)));
+        fmt::format("{} not read: the model has Mamba layers", fmt::join(names, " and ")));
+    names.clear();
   }
+  const auto stages = split_with(run, is_hybrid ? spec::CountedEnds{} : counted);
+  run.stages = stages ? *stages : split_taken_for(run, names, result.assumed);
 }
 
 }  // namespace
 
 void read_stages(const RowReader& row, PublishedRow& result) {
   planner::PlanRun& run = result.run;
-  if (row.has("pipeline_layout")) {
+  const auto is_stated = [&](const char* key) {
+    return row.has(key) && !(row.at(key).is_array() && row.at(key).empty());
+  };
+  if (is_stated("pipeline_layout")) {
     const json& stated = row.at("pipeline_layout");
-    const bool is_list = stated.is_array();
-    if (!is_list || !stated.empty()) {
-      run.stages =
-          spec::pipeline_stages_for(is_list ? joined_layout(stated) : row.text("pipeline_layout"),
-                                    run.knobs.pp, run.model->num_layers);
-      return;
-    }
+    run.stages = spec::pipeline_stages_for(
+        stated.is_array() ? joined_layout(stated) : row.text("pipeline_layout"), run.knobs.pp,
+        run.model->num_layers);
+    return;
   }
-  if (row.has("pipeline_split") && read_split(row, result)) return;
+  if (is_stated("pipeline_split") && read_split(row, result)) return;
   take_unwritten_stages(row, result);
 }
 

@@ -6,7 +6,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
+#include <string_view>
+#include <utility>
 
 #include "engine/spec/dialects/concepts.h"
 #include "kernels/base/error.h"
@@ -51,8 +52,7 @@ std::string ways_to_split(const dialects::RunConfig& config, const PlanRun& run)
   return text;
 }
 
-}  // namespace
-
+/// "94 layers over 32 stages".
 std::string layers_over_stages(const PlanRun& run) {
   return run.knobs.vpp > 1
              ? fmt::format("{} layers over {} stages (pp {} x vpp {})", run.model->num_layers,
@@ -60,43 +60,67 @@ std::string layers_over_stages(const PlanRun& run) {
              : fmt::format("{} layers over {} stages", run.model->num_layers, run.knobs.pp);
 }
 
-std::string lone_stages_text(const PlanRun& run) {
-  constexpr std::array kLone = {"the loss has a stage", "embedding and loss have a stage each",
-                                "embedding, multi-token prediction and loss have a stage each"};
-  const int64_t lone = num_stages(run) - run.model->num_layers;
-  return fmt::format("{}: {}", kLone.at(static_cast<size_t>(lone - 1)), layers_over_stages(run));
+/// Which stages are without layers: "embedding and loss have a stage each: ...".
+std::string lone_stages_text(const PlanRun& run, const Stages& stages) {
+  std::vector<std::string_view> lone;
+  for (const std::string& stage : stages) {
+    if (stage.find('t') != std::string::npos) continue;
+    lone.push_back(stage.back() == 'E'   ? "embedding"
+                   : stage.back() == 'L' ? "loss"
+                                         : "multi-token prediction");
+  }
+  const std::string last(lone.back());
+  lone.pop_back();
+  return lone.empty() ? fmt::format("the {} has a stage: {}", last, layers_over_stages(run))
+                      : fmt::format("{} and {} have a stage each: {}", fmt::join(lone, ", "), last,
+                                    layers_over_stages(run));
+}
+
+/// " with --account-for-loss-in-pipeline-split"
+std::string with_flags(const std::vector<std::string>& counted) {
+  return counted.empty() ? std::string() : fmt::format(" with {}", fmt::join(counted, " and "));
+}
+
+}  // namespace
+
+std::optional<Stages> split_with(const PlanRun& run, const spec::CountedEnds& counted) {
+  if (counted == spec::CountedEnds{}) {
+    return planner::splits_by_itself(run) ? std::optional(Stages{}) : std::nullopt;
+  }
+  Stages stages = spec::counted_pipeline_stages(run.model->num_layers, run.model->mtp.depth,
+                                                num_stages(run), counted);
+  return stages.empty() ? std::nullopt : std::optional(std::move(stages));
+}
+
+Stages split_taken_for(const PlanRun& run, const std::vector<std::string>& counted,
+                       std::vector<std::string>& assumed) {
+  Stages lone;
+  if (!planner::has_mixer(*run.model, spec::Mixer::mamba)) {
+    lone = spec::lone_pipeline_stages(run.model->num_layers, run.model->mtp.depth, num_stages(run));
+  }
+  if (!lone.empty()) {
+    assumed.push_back(lone_stages_text(run, lone));
+  } else if (num_stages(run) <= run.model->num_layers) {  // a rule refuses more
+    assumed.push_back(fmt::format("stages are taken as balanced: {} do not divide{}",
+                                  layers_over_stages(run), with_flags(counted)));
+  }
+  return lone;
 }
 
 Stages stages_of_command(const dialects::RunConfig& config, const PlanRun& run,
                          std::vector<std::string>& assumed) {
-  const spec::PlanKnobs& k = run.knobs;
   const bool is_hybrid = planner::has_mixer(*run.model, spec::Mixer::mamba);
-  const bool has_own_counts = k.first_stage_layers > 0 || k.last_stage_layers > 0;
-  if (!run.is_of_megatron || k.pp == 1 || is_hybrid || has_own_counts) return {};
-  const spec::CountedEnds counted = dialects::counted_ends(config);
-  const bool counts_any = counted != spec::CountedEnds{};
-  if (counts_any) {
-    Stages stages = spec::counted_pipeline_stages(run.model->num_layers, run.model->mtp.depth,
-                                                  num_stages(run), counted);
-    if (!stages.empty()) return stages;
-  } else if (planner::splits_by_itself(run)) {
+  if (!run.is_of_megatron || run.knobs.pp == 1 || is_hybrid || planner::counts_stage_layers(run)) {
     return {};
   }
-  const std::string beside =
-      counts_any
-          ? fmt::format(" with {}", fmt::join(dialects::keys_of_counted_ends(config), " and "))
-          : std::string();
+  if (auto stages = split_with(run, dialects::counted_ends(config))) return *std::move(stages);
+  const std::vector<std::string> counted = dialects::keys_of_counted_ends(config);
   if (!may_be_said_elsewhere(config)) {
     throw base::UsageError(
         fmt::format("{} do not divide{}, and Megatron refuses to start: say the stages with {}",
-                    layers_over_stages(run), beside, ways_to_split(config, run)));
+                    layers_over_stages(run), with_flags(counted), ways_to_split(config, run)));
   }
-  Stages lone =
-      spec::lone_pipeline_stages(run.model->num_layers, run.model->mtp.depth, num_stages(run));
-  assumed.push_back(lone.empty() ? fmt::format("stages are taken as balanced: {} do not divide{}",
-                                               layers_over_stages(run), beside)
-                                 : lone_stages_text(run));
-  return lone;
+  return split_taken_for(run, counted, assumed);
 }
 
 }  // namespace moetune::sweeps

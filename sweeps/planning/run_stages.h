@@ -1,10 +1,12 @@
 // The stages of a run that writes no layout.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/spec/dialects/run_config.h"
+#include "engine/spec/pipeline_layout.h"
 #include "tuner/planner/run.h"
 
 namespace moetune::sweeps {
@@ -17,9 +19,15 @@ tuner::planner::Stages stages_of_command(const spec::dialects::RunConfig& config
                                          const tuner::planner::PlanRun& run,
                                          std::vector<std::string>& assumed);
 
-/// Which stages are without layers, where spec::lone_pipeline_stages makes some.
-std::string lone_stages_text(const tuner::planner::PlanRun& run);
-/// "94 layers over 32 stages" of a run that writes no stages.
-std::string layers_over_stages(const tuner::planner::PlanRun& run);
+/// Of a run that says nothing of its stages but which ends count as a layer: those that Megatron
+/// makes, where these are not even ones. None: it does not start, as the layers do not divide.
+std::optional<tuner::planner::Stages> split_with(const tuner::planner::PlanRun& run,
+                                                 const spec::CountedEnds& counted);
+/// What is taken of a run that does not divide and is priced all the same: the ends stand alone
+/// where there are fewer layers than stages, else layers are balanced (empty), which is told.
+/// `counted`: the flags of the ends that count, as the run names them.
+tuner::planner::Stages split_taken_for(const tuner::planner::PlanRun& run,
+                                       const std::vector<std::string>& counted,
+                                       std::vector<std::string>& assumed);
 
 }  // namespace moetune::sweeps

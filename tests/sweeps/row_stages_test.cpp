@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -108,9 +109,54 @@ BOOST_AUTO_TEST_CASE(counted_ends_are_read_of_a_row) {
   BOOST_TEST_REQUIRE(result.reason.empty(), result.reason);
   BOOST_TEST(is_told(result,
                      "stages are taken as balanced: 94 layers over 40 stages (pp 8 x vpp 5) do not "
-                     "divide"),
+                     "divide with account_for_embedding_in_pipeline_split and "
+                     "account_for_loss_in_pipeline_split"),
              json(result.assumed).dump());
   BOOST_TEST(result.run.stages.empty());
+  // An even split is not what the row says, either.
+  row["pp"] = 2;
+  row["vpp"] = 1;
+  row["other_knobs"] = {{"account_for_loss_in_pipeline_split", true}};
+  row["dp"] = row["world_size"].get<int>() / (2 * row["tp"].get<int>() * row.value("cp", 1));
+  row["global_batch_size"] = 8 * row["dp"].get<int>();
+  row.erase("num_microbatches");
+  result = read(row);
+  BOOST_TEST_REQUIRE(result.reason.empty(), result.reason);
+  BOOST_TEST(is_told(result,
+                     "stages are taken as balanced: 94 layers over 2 stages do not divide with "
+                     "account_for_loss_in_pipeline_split"),
+             json(result.assumed).dump());
+  row["other_knobs"] = {{"account_for_loss_in_pipeline_split", "maybe"}};
+  BOOST_TEST(is_told(read(row), "account_for_loss_in_pipeline_split not read: 'maybe'"));
+  row["other_knobs"] = {{"account_for_loss_in_pipeline_split", true},
+                        {"decoder_first_pipeline_num_layers", 40}};
+  BOOST_TEST(read(row).reason.find("contradict each other") != std::string::npos);
+}
+
+// Where the layers of a hybrid lie is said otherwise, as of commands.
+BOOST_AUTO_TEST_CASE(counted_ends_of_a_hybrid_are_told) {
+  json row = with_stages("bridge-148", 2, 1);
+  row["model"] = json::parse(std::ifstream(std::string(MOETUNE_SOURCE_DIR) +
+                                           "/engine/models/nemotron_3_nano_30b_a3b.json"));
+  row["other_knobs"] = {{"account_for_embedding_in_pipeline_split", true},
+                        {"account_for_loss_in_pipeline_split", true}};
+  const PublishedRow result = read(row);
+  BOOST_TEST_REQUIRE(result.reason.empty(), result.reason);
+  BOOST_TEST(result.run.stages.empty());
+  BOOST_TEST(is_told(result, "account_for_embedding_in_pipeline_split and "),
+             json(result.assumed).dump());
+}
+
+BOOST_AUTO_TEST_CASE(an_empty_list_of_stages_says_nothing) {
+  json row = with_stages("bridge-148", 2, 1);
+  const PublishedRow usual = read(row);
+  for (const char* key : {"pipeline_layout", "pipeline_split"}) {
+    json empty = row;
+    empty[key] = json::array();
+    const PublishedRow result = read(empty);
+    BOOST_TEST(result.reason == usual.reason, key);
+    BOOST_TEST((result.run.stages.empty() && result.run.stage_layers.empty()), key);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(balanced_stages_are_told) {

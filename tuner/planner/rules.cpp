@@ -7,6 +7,7 @@
 #include <array>
 
 #include "engine/spec/implied_knobs.h"
+#include "engine/spec/pipeline_layout.h"
 
 namespace moetune::tuner::planner {
 
@@ -50,14 +51,11 @@ bool batch_divides(Run run) {
 
 int64_t all_stages(Run run) { return run.knobs.pp * num_virtual_stages(run); }
 
-/// Stages without a layer that Megatron-Core takes where none are written: the embedding's, the
-/// loss' and that of multi-token prediction.
+/// Stages without a layer that Megatron-Core takes where none are written.
 int64_t most_lone_stages(Run run) {
-  const PlanKnobs& k = run.knobs;
-  const bool is_said =
-      !run.stage_layers.empty() || k.first_stage_layers > 0 || k.last_stage_layers > 0;
-  if (!is_of_megatron(run) || k.pp == 1 || is_said || has_mamba(run)) return 0;
-  return run.model->mtp.depth > 0 ? 3 : 2;
+  const bool may_stand_alone =
+      is_of_megatron(run) && run.knobs.pp > 1 && !counts_stage_layers(run) && !has_mamba(run);
+  return may_stand_alone ? spec::most_lone_stages(run.model->mtp.depth) : 0;
 }
 
 /// Whether there has to be a micro-batch for each stage. torch's 1F1B refuses fewer,

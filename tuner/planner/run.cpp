@@ -23,9 +23,7 @@ Chunk written_chunk(const std::string& letters, int64_t first) {
 /// Where nothing is written and there are fewer layers than stages.
 Stages lone_stages(const PlanRun& run) {
   const spec::PlanKnobs& k = run.knobs;
-  const bool is_said =
-      !run.stage_layers.empty() || k.first_stage_layers > 0 || k.last_stage_layers > 0;
-  if (k.pp == 1 || is_said) return {};
+  if (k.pp == 1 || counts_stage_layers(run)) return {};
   return spec::lone_pipeline_stages(run.model->num_layers, run.model->mtp.depth,
                                     int64_t{k.pp} * k.vpp);
 }

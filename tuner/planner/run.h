@@ -137,6 +137,12 @@ Stages stages_with(const spec::ModelSpec& model, const std::vector<int64_t>& lay
 /// The run's stages as Megatron-LM's layout. Empty where nothing has to be written.
 std::string pipeline_layout_of(const PlanRun& run);
 
+/// Whether the layers of some pipeline rank are said by their number.
+inline bool counts_stage_layers(const PlanRun& run) {
+  return !run.stage_layers.empty() || run.knobs.first_stage_layers > 0 ||
+         run.knobs.last_stage_layers > 0;
+}
+
 /// Virtual stages of each pipeline rank.
 int64_t num_virtual_stages(const PlanRun& run);
 

@@ -50,6 +50,11 @@ std::string without_dashes(std::string name) {
   return name;
 }
 
+std::string joined_name(std::string name) {
+  std::erase_if(name, [](char c) { return c == '-' || c == '.'; });
+  return name;
+}
+
 /// Parts of each other, or a few letters apart.
 std::vector<std::string> near_names(const std::vector<std::string>& names, std::string_view name) {
   constexpr size_t kFewestLetters = 3;
@@ -104,6 +109,20 @@ std::string find_in_library(Shelf shelf, std::string_view name) {
     if (library_name(file.native()) == wanted) return file;
   }
   return {};
+}
+
+std::string likely_in_library(Shelf shelf, std::string_view name) {
+  if (name.find('/') != std::string_view::npos) return {};
+  const std::string wanted = library_name(name);
+  std::vector<fs::path> same;
+  std::vector<fs::path> longer;
+  for (const fs::path& file : files_on(shelf)) {
+    const std::string other = library_name(file.native());
+    if (joined_name(other) == joined_name(wanted)) same.push_back(file);
+    if (!wanted.empty() && other.starts_with(wanted + "-")) longer.push_back(file);
+  }
+  const std::vector<fs::path>& found = same.empty() ? longer : same;
+  return found.size() == 1 ? found.front().native() : std::string();
 }
 
 std::string find_file(Shelf shelf, const std::string& path_or_name, const std::string& folder) {

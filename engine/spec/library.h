@@ -33,6 +33,11 @@ std::vector<std::string> library_names(Shelf shelf);
 /// The file that a name stands for, empty when there is none. A text with a slash is no name.
 std::string find_in_library(Shelf shelf, std::string_view name);
 
+/// The one file that a name is short for: the same without dashes and dots (deepseekv3), else the
+/// only one that goes on behind it (moonlight). Empty where there is none, and where there are
+/// several.
+std::string likely_in_library(Shelf shelf, std::string_view name);
+
 /// The file that a person means: a path, relative to `folder`, or else a name. Empty when it is
 /// neither.
 std::string find_file(Shelf shelf, const std::string& path_or_name, const std::string& folder);

@@ -75,7 +75,8 @@ int run_diagnose_command(const CommandOptions& options) {
       return run_config_of(text, world_size);
     };
   }
-  if (options.has("hardware")) about.hardware = machine_of(options.text("hardware"), devices);
+  if (options.has("hardware"))
+    about.hardware = machine_of(machine_named(options.text("hardware")), devices);
   const std::string report = options.text("report");
   std::vector<std::string> inputs = files;
   for (const char* option : {"run", "model", "hardware"}) inputs.push_back(options.text(option));

@@ -114,7 +114,8 @@ void print_rows(const json& document) {
 }
 
 int estimate_one(const CommandOptions& options, const Calibration& loaded) {
-  const std::string machine = options.required("hardware", "a hardware file or name");
+  const std::string machine =
+      machine_named(options.required("hardware", "a hardware file or name"));
   const int64_t asked_devices = options.integer("gpus", 1, 0);
   // Its own check of the number comes before the text is read.
   if (asked_devices > 0) static_cast<void>(machine_of(machine, asked_devices));

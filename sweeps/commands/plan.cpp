@@ -22,6 +22,7 @@
 #include "sweeps/commands/options.h"
 #include "sweeps/commands/output_file.h"
 #include "sweeps/load.h"
+#include "sweeps/planning/edited_command.h"
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/named_files.h"
 #include "sweeps/planning/plan_answer.h"
@@ -269,10 +270,11 @@ std::vector<spec::PlanKnobs> without_copies(const spec::PlanKnobs& base,
 /// (megatron/training/arguments.py since core 0.19).
 bool refuses_te_loss(std::optional<Dialect> dialect) { return dialect == Dialect::megatron_lm; }
 
-/// Performance choices of a command that a plan of the question keeps, as nothing else is searched,
-/// where they are not Megatron's own: "main_grads=bf16, tp_comm_overlap=true".
-std::string kept_text(const planner::PlanQuestion& question, const spec::PlanKnobs& theirs,
+/// Performance choices that a command says and a plan of the question keeps, as nothing else is
+/// searched, where they are not Megatron's own: "main_grads=bf16, tp_comm_overlap=true".
+std::string kept_text(const planner::PlanQuestion& question, const spec::dialects::RunConfig& words,
                       std::optional<Dialect> dialect, const std::vector<Fixed>& fixed) {
+  const spec::PlanKnobs& theirs = words.knobs;
   constexpr std::array<std::string_view, 14> kSearched = {"recompute",
                                                           "recompute_method",
                                                           "recompute_num_layers",
@@ -292,10 +294,19 @@ std::string kept_text(const planner::PlanQuestion& question, const spec::PlanKno
     text += fmt::format("{}{}", text.empty() ? "" : ", ", what);
   };
   spec::PlanKnobs usual;
-  if (!question.is_of_megatron) spec::dialects::follow_defaults(usual, Dialect::torchtitan);
+  if (!question.is_of_megatron) {
+    constexpr const char* kSaysNothing = "[training]\nlocal_batch_size = 1\n";
+    usual = spec::dialects::import_run(kSaysNothing, Dialect::torchtitan).knobs;
+  }
+  const auto is_unsaid = [&](const spec::PlanKnobRow& row) {
+    const auto known = spec::dialects::knob_rows();
+    const auto said = std::ranges::find(known, row.name, &spec::dialects::Row::name);
+    return said != known.end() && !spec::dialects::is_said(words, *said) &&
+           get_plan_knob(theirs, row) == spec::dialects::fallback_of(*said, words.dialect);
+  };
   for (const spec::PlanKnobRow& row : spec::plan_knob_table()) {
     const bool is_idle = row.is_of_experts && question.model->num_experts == 0;
-    if (is_idle || is_size_of_layout(row.name) || is_fixed(row.name, fixed) ||
+    if (is_idle || is_unsaid(row) || is_size_of_layout(row.name) || is_fixed(row.name, fixed) ||
         std::ranges::find(kSearched, row.name) != kSearched.end()) {
       continue;
     }
@@ -377,6 +388,7 @@ std::string exported(const CommandOptions& options, const nlohmann::json& model,
   }
   config.model = model;
   config.knobs = result.answer.best.front().knobs;
+  if (theirs) leave_out_variables_of_choices(*theirs, config);
   config.pipeline_layout =
       planner::pipeline_layout_of(run_with(result.question, result.answer.best.front()));
   config.global_batch_size = result.question.global_batch_size;
@@ -452,7 +464,8 @@ int run_plan_command(const CommandOptions& options) {
   if (options.has("model") || !options.has("against")) {
     named = model_and_config(options.required("model", "a model"));
   }
-  const std::string machine = options.required("hardware", "a hardware file or name");
+  const std::string machine =
+      machine_named(options.required("hardware", "a hardware file or name"));
   const Calibration loaded = options.has("calibration")
                                  ? load_calibration(options.text("calibration"))
                                  : default_calibration();
@@ -599,8 +612,7 @@ int run_plan_command(const CommandOptions& options) {
       std::vector<std::string>& notes = result.against->notes;
       notes.insert(notes.begin(), theirs->notes.begin(), theirs->notes.end());
       result.against->settings = theirs->settings;
-      if (std::string kept = kept_text(question, theirs->run.knobs, dialect, fixed);
-          !kept.empty()) {
+      if (std::string kept = kept_text(question, *today_config, dialect, fixed); !kept.empty()) {
         result.assumptions.push_back("kept from your command: " + std::move(kept));
       }
       // What is assumed of the model holds for both.

@@ -181,6 +181,7 @@ dialects::RunConfig config_on_way(const dialects::RunConfig& words, const PlanRu
   config.knobs = run.knobs;
   config.environment[std::string(dialects::kConnections)] =
       std::to_string(run.knobs.cuda_device_max_connections);
+  leave_out_variables_of_choices(words, config);
   const bool has_same_stages = have_same_stages(run, start);
   if (run.stages != start.stages || !has_same_stages) {
     config.pipeline_layout = planner::pipeline_layout_of(run);
@@ -438,6 +439,9 @@ std::vector<KnobGain> differences(const PlanRun& from, const PlanRun& to) {
     // Replicas are what the other sizes leave.
     if (row.name == "dp" || is_idle(*to.model, row)) continue;
     if (row.name == "fsdp" && (has_nothing_to_shard(from) || has_nothing_to_shard(to))) continue;
+    // Nothing is cut along the sequence where one rank has all of it.
+    const bool is_cut = from.knobs.tp > 1 || to.knobs.tp > 1;
+    if (row.name == "sequence_parallel" && !is_cut) continue;
     // Layers of the ends follow the other stages.
     if (has_other_stages && is_of_ends(row.name)) continue;
     // Which layers, where none are recomputed as a whole.

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "engine/spec/dialects/concepts.h"
@@ -20,6 +21,9 @@ using dialects::SettingChange;
 using dialects::StatedSetting;
 
 namespace {
+
+/// What Transformer Engine needs beside offloaded activations.
+constexpr std::string_view kOfOffload = "NVTE_CPU_OFFLOAD_V1";
 
 /// Other keys of a text that mean what `key` does, among other things.
 std::vector<std::string> other_spellings(const std::string& key, Dialect dialect) {
@@ -48,6 +52,12 @@ std::vector<SettingChange> changes_between(RunConfig before, RunConfig after) {
     before.knobs.etp = stays_unsaid ? after.knobs.etp : after.knobs.tp;
   }
   return dialects::changed_settings(before, after, before.dialect);
+}
+
+void leave_out_variables_of_choices(const RunConfig& from, RunConfig& to) {
+  if (!from.knobs.offload.empty() && to.knobs.offload.empty()) {
+    to.environment.erase(std::string(kOfOffload));
+  }
 }
 
 EditedCommand::EditedCommand(const RunConfig& run, int64_t num_layers)
@@ -106,8 +116,14 @@ bool EditedCommand::apply(const SettingChange& change, std::vector<Edit>& edits)
     std::erase_if(edits, [&](const Edit& edit) { return edit.key == change.key; });
   };
   if (change.is_variable) {
-    if (!change.after || environment_[change.key] == *change.after) return false;
-    environment_[change.key] = *change.after;
+    const auto set = environment_.find(change.key);
+    const bool is_set = set != environment_.end();
+    if (change.after ? is_set && set->second == *change.after : !is_set) return false;
+    if (change.after) {
+      environment_[change.key] = *change.after;
+    } else {
+      environment_.erase(set);
+    }
     forget();
     edits.push_back({change.key, dialects::text_of(change, dialect_)});
     return true;
@@ -139,10 +155,20 @@ bool EditedCommand::apply(const SettingChange& change, std::vector<Edit>& edits)
   return true;
 }
 
+std::vector<SettingChange> EditedCommand::changes_to(const RunConfig& target) const {
+  RunConfig now = read();
+  if (now.is_batch_derived) now.global_batch_size = 0;
+  // What is no word of the tables is the same on both sides.
+  now.environment.try_emplace(std::string(dialects::kConnections),
+                              std::to_string(now.knobs.cuda_device_max_connections));
+  return changes_between(now, target);
+}
+
 std::optional<std::vector<std::string>> EditedCommand::change_to(const RunConfig& target) {
   constexpr int kMostRounds = 4;
   const EditedCommand before = *this;
   std::vector<Edit> edits;
+  bool is_target = false;
   try {
     // What no knob stands for.
     for (const dialects::UnknownSetting& setting : unknown_) {
@@ -150,19 +176,18 @@ std::optional<std::vector<std::string>> EditedCommand::change_to(const RunConfig
         take_out(setting.key, edits);
       }
     }
-    for (int round = 0; round < kMostRounds; ++round) {
-      RunConfig now = read();
-      if (now.is_batch_derived) now.global_batch_size = 0;
-      // What is no word of the tables is the same on both sides.
-      now.environment.try_emplace(std::string(dialects::kConnections),
-                                  std::to_string(now.knobs.cuda_device_max_connections));
+    for (int round = 0; round < kMostRounds && !is_target; ++round) {
       bool has_changed = false;
-      for (const SettingChange& change : changes_between(now, target)) {
+      for (const SettingChange& change : changes_to(target)) {
         has_changed = apply(change, edits) || has_changed;
       }
-      if (!has_changed) break;
+      is_target = !has_changed;
     }
+    is_target = is_target && changes_to(target).empty();
   } catch (const base::UsageError&) {
+    is_target = false;
+  }
+  if (!is_target) {
     *this = before;
     return std::nullopt;
   }

@@ -17,6 +17,10 @@ namespace moetune::sweeps {
 std::vector<spec::dialects::SettingChange> changes_between(spec::dialects::RunConfig before,
                                                            spec::dialects::RunConfig after);
 
+/// Takes variables out of `to` that choices of `from` needed and that `to` has not.
+void leave_out_variables_of_choices(const spec::dialects::RunConfig& from,
+                                    spec::dialects::RunConfig& to);
+
 /// A command of Megatron-LM or Megatron-Bridge by what its text states. A flag may be stated that
 /// means several settings, and a setting may follow from another: after each edit the text is read
 /// again.
@@ -25,8 +29,8 @@ class EditedCommand {
   /// None where the text that is stated is not all that the run is made of, or of another dialect.
   static std::optional<EditedCommand> of(const spec::dialects::RunConfig& run, int64_t num_layers);
 
-  /// Makes it `target` and returns what it took, in the words of the command. None where these
-  /// words cannot be read on the way: then it stays as it is.
+  /// Makes it `target` and returns what it took, in the words of the command. None where it cannot
+  /// be read on the way, or is not `target` in the end: then it stays as it is.
   std::optional<std::vector<std::string>> change_to(const spec::dialects::RunConfig& target);
 
  private:
@@ -34,6 +38,8 @@ class EditedCommand {
 
   [[nodiscard]] std::string text() const;
   [[nodiscard]] spec::dialects::RunConfig read() const;
+  [[nodiscard]] std::vector<spec::dialects::SettingChange> changes_to(
+      const spec::dialects::RunConfig& target) const;
   struct Edit {
     std::string key;
     std::string text;

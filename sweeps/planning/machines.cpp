@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <iostream>
 #include <map>
 #include <mutex>
 #include <utility>
 
 #include "engine/spec/document.h"
+#include "engine/spec/hardware_names.h"
 #include "engine/spec/library.h"
 #include "kernels/base/error.h"
 #include "sweeps/load.h"
@@ -32,13 +34,24 @@ void check_plannable(const spec::HardwareSpec& hardware, const spec::Source& sou
                   source.prefix(""), missing));
 }
 
+/// Empty where the name is that of nothing.
+std::string path_of(const std::string& name_or_path) {
+  std::string path = spec::find_file(spec::Shelf::hardware, name_or_path, ".");
+  if (!path.empty()) return path;
+  // As published runs name devices: "H100".
+  if (const auto device = spec::likely_hardware_file_of(name_or_path)) {
+    return spec::find_in_library(spec::Shelf::hardware, *device);
+  }
+  return spec::likely_in_library(spec::Shelf::hardware, name_or_path);
+}
+
 const spec::HardwareSpec& file_of(const std::string& name_or_path) {
   static std::mutex mutex;
   static std::map<std::string, spec::HardwareSpec> files;
   const std::scoped_lock lock(mutex);
   const auto found = files.find(name_or_path);
   if (found != files.end()) return found->second;
-  const std::string path = spec::find_file(spec::Shelf::hardware, name_or_path, ".");
+  const std::string path = path_of(name_or_path);
   if (path.empty()) {
     throw base::UsageError(fmt::format("there is no hardware '{}': {}", name_or_path,
                                        spec::library_hint(spec::Shelf::hardware, name_or_path)));
@@ -52,6 +65,15 @@ const spec::HardwareSpec& file_of(const std::string& name_or_path) {
 }
 
 }  // namespace
+
+std::string machine_named(const std::string& name_or_path) {
+  if (!spec::find_file(spec::Shelf::hardware, name_or_path, ".").empty()) return name_or_path;
+  const std::string path = path_of(name_or_path);
+  if (path.empty()) return name_or_path;  // is refused where it is read
+  std::string name = spec::library_name(path);
+  std::cerr << fmt::format("moetune: hardware '{}' is taken as {}\n", name_or_path, name);
+  return name;
+}
 
 std::shared_ptr<const spec::HardwareSpec> machine_of(const std::string& name_or_path,
                                                      int64_t num_devices) {

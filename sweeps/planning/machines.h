@@ -10,6 +10,9 @@
 
 namespace moetune::sweeps {
 
+/// The name itself, or that of the file that it is short for, as h100 is for h100-80g: which is
+/// then told on standard error.
+std::string machine_named(const std::string& name_or_path);
 /// The shipped or written file, with so many devices. Each file is read once. Throws
 /// base::UsageError for an unknown name, for counts that the machine cannot have, and for a file
 /// without the figures that plans divide by: peak, memory and its bandwidth.

@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -39,7 +42,14 @@ NamedModel model_and_config(const std::string& name_or_path) {
   if (name_or_path == "-") {
     return read(spec::read_document(read_standard_input(), kStandardInput));
   }
-  const std::string path = spec::find_file(spec::Shelf::model, name_or_path, ".");
+  std::string path = spec::find_file(spec::Shelf::model, name_or_path, ".");
+  if (path.empty()) {
+    path = spec::likely_in_library(spec::Shelf::model, name_or_path);
+    if (!path.empty()) {
+      std::cerr << fmt::format("moetune: model '{}' is taken as {}\n", name_or_path,
+                               spec::library_name(path));
+    }
+  }
   if (path.empty()) {
     throw base::UsageError(fmt::format("--model is '{}', expected a file or a name; {}",
                                        name_or_path.substr(0, 200),
@@ -59,9 +69,16 @@ std::optional<int64_t> stated_size(const dialects::RunConfig& config, const char
   return found == config.stated.end() ? std::nullopt : dialects::parse_integer(found->value);
 }
 
+constexpr std::string_view kTitanName = "model.name";
+constexpr std::string_view kTitanFlavor = "model.flavor";
+/// What names a model, or the recipe of one: no setting of the run is lost with it.
+constexpr std::array kNames = {dialects::kRecipeOption, kTitanName, kTitanFlavor,
+                               std::string_view("--module"), std::string_view("--config")};
+
 /// Where a model comes from that the text does not say.
 struct SizesOf {
-  std::string recipe;  ///< the shipped model that its name says; empty: --model
+  std::string recipe;   ///< the shipped model that its name says; empty: --model
+  std::string_view by;  ///< what says its name
 
   [[noreturn]] void refuse(std::string_view flag, int64_t stated, int64_t size) const {
     if (recipe.empty()) {
@@ -70,9 +87,8 @@ struct SizesOf {
                       flag, stated, size));
     }
     throw base::UsageError(fmt::format(
-        "the run's {} is {}, but {}, which its recipe's name says, has {}: give the changed model "
-        "with --model",
-        flag, stated, recipe, size));
+        "the run's {} is {}, but {}, which {} says, has {}: give the changed model with --model",
+        flag, stated, recipe, by, size));
   }
 };
 
@@ -113,17 +129,39 @@ void check_agrees(const dialects::RunConfig& config, const spec::ModelSpec& mode
   }
 }
 
+/// Models of torchtitan that shipped ones are not called like.
+constexpr std::pair<std::string_view, std::string_view> kTitanFlavors[] = {
+    {"deepseek_v3/671B", "deepseek-v3"}, {"dsv3_671b", "deepseek-v3"}};
+
+/// torchtitan's name of a model: "qwen3/30B-A3B", on main "qwen3/qwen3_30b_a3b".
+std::string titan_model_of(const dialects::RunConfig& config) {
+  const auto said = [&](std::string_view key) {
+    const auto found = std::ranges::find(config.stated, key, &dialects::StatedSetting::key);
+    std::string value = found == config.stated.end() ? std::string() : found->value;
+    std::erase(value, '"');  // of a file
+    return value;
+  };
+  const std::string flavor = said(kTitanFlavor);
+  return flavor.empty() ? config.model_name : fmt::format("{}/{}", said(kTitanName), flavor);
+}
+
 /// Of a run that says no sizes, or only changes to a model that nobody knows.
 void refuse_without_sizes(const dialects::RunConfig& config) {
   if (config.model.contains("model_type")) return;
-  const bool has_recipe =
-      config.dialect == dialects::Dialect::megatron_bridge && !config.model_name.empty();
-  throw base::UsageError(fmt::format(
-      "the run does not say its model's sizes{}: name it with --model",
-      has_recipe ? fmt::format(", and the name of its recipe ({}) is that of no shipped "
-                               "model",
-                               config.model_name.substr(0, 100))
-                 : std::string()));
+  std::string why;
+  if (config.dialect == dialects::Dialect::megatron_bridge && !config.model_name.empty()) {
+    why = fmt::format(", and the name of its recipe ({}) is that of no shipped model",
+                      config.model_name.substr(0, 100));
+  }
+  if (config.dialect == dialects::Dialect::torchtitan) {
+    const std::string name = titan_model_of(config);
+    if (!name.empty()) {
+      why = fmt::format(", and its name and flavor ({}) are those of no shipped model",
+                        name.substr(0, 100));
+    }
+  }
+  throw base::UsageError(
+      fmt::format("the run does not say its model's sizes{}: name it with --model", why));
 }
 
 /// No model with experts that is known has biases on all of its products. Megatron adds them
@@ -167,9 +205,18 @@ std::string without_mtp(const dialects::RunConfig& config) {
 }  // namespace
 
 std::string model_of_recipe(const dialects::RunConfig& config) {
-  const bool is_bridge = config.dialect == dialects::Dialect::megatron_bridge;
-  if (!is_bridge || config.model.contains("model_type")) return {};
-  return dialects::model_in_recipe(config.model_name, spec::library_names(spec::Shelf::model));
+  if (config.model.contains("model_type")) return {};
+  const std::vector<std::string> names = spec::library_names(spec::Shelf::model);
+  if (config.dialect == dialects::Dialect::megatron_bridge) {
+    return dialects::model_in_recipe(config.model_name, names);
+  }
+  if (config.dialect != dialects::Dialect::torchtitan) return {};
+  const std::string titan = titan_model_of(config);
+  for (const auto& [theirs, ours] : kTitanFlavors) {
+    const bool is_it = !dialects::model_in_recipe(titan, std::array{std::string(theirs)}).empty();
+    if (is_it && std::ranges::find(names, ours) != names.end()) return std::string(ours);
+  }
+  return dialects::model_in_recipe(titan, names);
 }
 
 nlohmann::json with_mtp_depth(nlohmann::json config, int64_t depth) {
@@ -304,10 +351,14 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   if (!sizes.recipe.empty()) {
     // Not a file of that name in the folder where the program runs.
     model = model_named(spec::find_in_library(spec::Shelf::model, sizes.recipe));
-    owned.assumed.push_back(fmt::format(
-        "the model is {}, by the name of the recipe; what else the recipe has, such as parallel "
-        "sizes and batch, is not known",
-        sizes.recipe));
+    const bool is_of_titan = config.dialect == dialects::Dialect::torchtitan;
+    sizes.by = is_of_titan ? "its flavor" : "its recipe's name";
+    owned.assumed.push_back(
+        is_of_titan
+            ? fmt::format("the model is {}, by its name and flavor", sizes.recipe)
+            : fmt::format("the model is {}, by the name of the recipe; what else the recipe has, "
+                          "such as parallel sizes and batch, is not known",
+                          sizes.recipe));
     check_experts_agree(config, *model, sizes);
   } else if (model == nullptr) {
     refuse_without_sizes(config);
@@ -342,8 +393,12 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
     }
   }
   owned.settings = dialects::unpriced_settings(config);
-  // The name of a recipe has said the model.
-  if (!sizes.recipe.empty()) std::erase(owned.settings.unknown, dialects::kRecipeOption);
+  // The name has said the model.
+  if (!sizes.recipe.empty()) {
+    std::erase_if(owned.settings.unknown, [](const std::string& key) {
+      return std::ranges::find(kNames, key) != kNames.end();
+    });
+  }
   tuner::planner::PlanRun& run = owned.run;
   run.model = owned.model.get();
   run.hardware = owned.hardware.get();
@@ -373,9 +428,11 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   keep_rules(config, run, owned.assumed);
   if (run.stages.empty()) {
     run.stages = stages_of_command(config, run, owned.assumed);
-    // Stages have been made of these.
-    for (const std::string& key : dialects::keys_of_counted_ends(config)) {
-      std::erase(owned.settings.known, key);
+    // Stages have been made of these, but of a hybrid's layers.
+    if (!tuner::planner::has_mixer(*run.model, spec::Mixer::mamba)) {
+      for (const std::string& key : dialects::keys_of_counted_ends(config)) {
+        std::erase(owned.settings.known, key);
+      }
     }
   }
   if (std::string text = left_to_recipe(config, run); !text.empty()) {

@@ -50,8 +50,8 @@ spec::dialects::RunConfig run_config_of(const CommandOptions& options, const cha
                                         int64_t world_size, const spec::ModelSpec* model,
                                         int64_t otherwise = 0);
 
-/// The shipped model that the name of a run's recipe says, where the run says no sizes of its own;
-/// empty: none. What else the recipe has is not looked up.
+/// The shipped model that the name of a run's recipe, or torchtitan's name and flavor, says, where
+/// the run says no sizes of its own; empty: none. What else a recipe has is not looked up.
 std::string model_of_recipe(const spec::dialects::RunConfig& config);
 
 /// A run together with the model and machine to which it refers.
@@ -68,7 +68,8 @@ nlohmann::json with_mtp_depth(nlohmann::json config, int64_t depth);
 /// In JSON their first keys, and how many they are; for people a line each, none of an empty list.
 void add_settings(const spec::dialects::UnpricedSettings& settings, nlohmann::json& document);
 std::string settings_text(const spec::dialects::UnpricedSettings& settings);
-/// `model` may be null: then the text has to say its sizes, or the name of its recipe the model.
+/// `model` may be null: then the text has to say its sizes, or a name of the model (see
+/// model_of_recipe).
 /// Multi-token prediction is what the text asks for, whatever `model` has: a checkpoint comes with
 /// it, a run trains it only if told. Throws base::UsageError where the run lacks a size or breaks a
 /// rule of the engine that it is for.

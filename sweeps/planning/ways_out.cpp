@@ -106,8 +106,9 @@ WayOut way_by(const LeanChange& change, const PlanQuestion& question,
   bool is_sure = false;
   for (const planner::PlannedConfig& miss : answer.nearest) {
     PlanRun run = run_with(question, miss);
-    for (const FixedValue& one : change.values)
+    for (const FixedValue& one : change.values) {
       set_plan_knob(run.knobs, knob_row_of(one), one.value);
+    }
     if (change.halves_sequence) run.seq_length = std::max<int64_t>(1, run.seq_length / 2);
     // What is fixed stays.
     if (question.keeps != nullptr && !question.keeps(run.knobs)) continue;
@@ -130,14 +131,23 @@ bool is_partial(const LeanChange& change) {
       change.values, [](const FixedValue& one) { return one.knob == kRatio && one.value != "1"; });
 }
 
+/// What is told, and of how many changes it is made.
+struct ToldWay {
+  WayOut way;
+  int num_changes = 1;
+};
+
 void add_changes(const PlanQuestion& question, const planner::PlanAnswer& answer,
                  std::vector<WayOut>& ways) {
   // A change that frees next to nothing of what is missing is no way out.
   constexpr double kLeastShare = 0.01;
   const double before = missing_bytes(question, answer.nearest.front().peak_bytes);
   // Of the parts of the state the least that fits is told, else all of it: alone, and beside narrow
-  // gradients.
+  // gradients. Two changes where one of them does are told of nothing.
   std::array<bool, 2> has_ratio{};
+  bool fits_by_gradients = false;
+  bool fits_by_state = false;
+  std::vector<ToldWay> told;
   for (const LeanChange& change : lean_changes(question)) {
     if (is_made(change, question)) continue;
     const auto has = [&](std::string_view knob) {
@@ -146,13 +156,22 @@ void add_changes(const PlanQuestion& question, const planner::PlanAnswer& answer
     const bool is_of_state = has(kRatio);
     bool& is_told = has_ratio[has(kGradients) ? 1 : 0];
     if (is_of_state && is_told) continue;
+    const bool is_mixture = is_of_state && has(kGradients);
+    if (is_mixture && (fits_by_gradients || fits_by_state)) continue;
     WayOut way = way_by(change, question, answer);
     if (is_partial(change) && way.missing_bytes > 0) continue;
     if (way.missing_bytes > (1 - kLeastShare) * before) continue;
     if (is_of_state) is_told = true;
-    ways.push_back(std::move(way));
+    const bool fits = way.missing_bytes <= 0;
+    if (fits && is_of_state && !is_mixture) fits_by_state = true;
+    if (fits && !is_of_state && has(kGradients)) fits_by_gradients = true;
+    told.push_back({std::move(way), is_mixture ? 2 : 1});
   }
-  std::ranges::stable_sort(ways, {}, &WayOut::missing_bytes);
+  // Of those that fit the simplest leads.
+  std::ranges::stable_sort(told, {}, [](const ToldWay& one) {
+    return std::pair(std::max(0.0, one.way.missing_bytes), one.num_changes);
+  });
+  for (ToldWay& one : told) ways.push_back(std::move(one.way));
 }
 
 int64_t odd_part(int64_t count) { return count >> std::countr_zero(static_cast<uint64_t>(count)); }

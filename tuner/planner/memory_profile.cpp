@@ -104,8 +104,9 @@ LayerMemory layer_memory(const PlanRun& run, LayerKind kind, int64_t window) {
       memory.saved += bytes;
     } else {
       if (term.left != nullptr) memory.saved += term.left(sizes, k);
-      if ((k.recompute & term.dropped_by) == spec::PlanRecomputeSet{PlanRecompute::moe})
+      if ((k.recompute & term.dropped_by) == spec::PlanRecomputeSet{PlanRecompute::moe}) {
         of_moe += bytes;
+      }
     }
   }
   const bool is_cast = has_titan_autocast(run);

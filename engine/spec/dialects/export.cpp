@@ -86,6 +86,11 @@ Written written(RunConfig& run, Dialect dialect) {
     run.environment[std::string(kConnections)] = fmt::format("{}", connections);
   }
   add_implied(run, dialect);
+  // A flag that does nothing, unless the run says it itself.
+  const Row& sequences = row_of("sequence_parallel");
+  if (run.knobs.tp == 1 && fallback_of(sequences, dialect) == "false" && !is_said(run, sequences)) {
+    run.knobs.sequence_parallel = false;
+  }
   Writing out(dialect, run);
   std::vector<std::string> notes;
   put_model_together(out, notes);
@@ -215,6 +220,10 @@ std::vector<SettingChange> changed_settings(const RunConfig& from, const RunConf
     const std::optional<std::string> old = variable(before_run, name);
     if (old != value) changes.push_back({name, old, value, true});
   }
+  // What the run itself sets: nobody has to unset what only followed.
+  for (const auto& [name, value] : from.environment) {
+    if (!variable(after_run, name)) changes.push_back({name, value, std::nullopt, true});
+  }
   return changes;
 }
 
@@ -277,7 +286,9 @@ std::string flag_text(const SettingChange& change) {
 }  // namespace
 
 std::string text_of(const SettingChange& change, Dialect dialect) {
-  if (!change.after) return fmt::format("without {}", shown_key(change.key));
+  if (!change.after) {
+    return fmt::format("{} {}", change.is_variable ? "unset" : "without", shown_key(change.key));
+  }
   if (change.is_variable) return fmt::format("{}={}", change.key, shell_quoted(*change.after));
   // Scripts have options of their own beside what configures a run.
   const bool is_flag = dialect == Dialect::megatron_lm || change.key.starts_with("--");

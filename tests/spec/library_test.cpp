@@ -107,6 +107,15 @@ BOOST_FIXTURE_TEST_CASE(a_file_of_the_own_folder_wins_over_a_name, Share) {
   BOOST_TEST(find_file(Shelf::model, "small", own()) == "");
 }
 
+BOOST_AUTO_TEST_CASE(a_short_name_is_that_of_one_file) {
+  for (const char* name : {"qwen330b-a3b", "qwen3-30b", "Qwen3_30B"}) {
+    BOOST_TEST(likely_in_library(Shelf::model, name).ends_with("/qwen3_30b_a3b.json"), name);
+  }
+  for (const char* name : {"qwen3", "mixtral", "qwen3-3", "", "x/deepseekv3"}) {
+    BOOST_TEST(likely_in_library(Shelf::model, name) == "", name);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(near_names_are_told) {
   BOOST_TEST(library_hint(Shelf::model, "qwen3-30b") == "did you mean 'qwen3-30b-a3b'?");
   BOOST_TEST(library_hint(Shelf::model, "Qwen 3-30b-a3b") == "did you mean 'qwen3-30b-a3b'?");

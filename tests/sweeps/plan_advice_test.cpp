@@ -188,6 +188,30 @@ BOOST_FIXTURE_TEST_CASE(what_is_kept_of_a_command_is_told, Cli) {
   BOOST_TEST(contains(document["assumptions"].dump(), "kept from your command: main_grads=bf16"),
              document["assumptions"].dump());
   BOOST_TEST(!contains(plan_against(*this, kCommand)["assumptions"].dump(), "kept from"));
+  // Neither is what another framework has unasked.
+  const json titan =
+      plan_against(*this,
+                   "torchrun --nproc-per-node 8 --nnodes 2 -m torchtitan.train --model.name qwen3 "
+                   "--model.flavor 30B-A3B --parallelism.expert_parallel_degree 8 "
+                   "--training.local_batch_size 1 --training.seq_len 4096");
+  BOOST_TEST(!contains(titan["assumptions"].dump(), "kept from"), titan["assumptions"].dump());
+}
+
+BOOST_FIXTURE_TEST_CASE(variables_go_with_the_choice_that_needs_them, Cli) {
+  const json document =
+      plan_against(*this,
+                   "NVTE_CPU_OFFLOAD_V1=1 " + kCommand +
+                       " --fine-grained-activation-offloading --offload-modules core_attn",
+                   {"--fix", "offload=none", "--fix", "tp=1", "--export", "megatron-lm"});
+  const std::string path = document["against"]["path"].dump();
+  BOOST_TEST(contains(path, "unset NVTE_CPU_OFFLOAD_V1"), path);
+  BOOST_TEST(!contains(document["exported"].get<std::string>(), "NVTE_CPU_OFFLOAD_V1"));
+}
+
+BOOST_FIXTURE_TEST_CASE(sequences_are_not_cut_for_one_rank, Cli) {
+  const json document = plan_against(*this, kCommand, {"--fix", "tp=1", "--export", "megatron-lm"});
+  BOOST_TEST(!contains(document.dump(), "--sequence-parallel"));
+  BOOST_TEST((change_of(document["against"]["changes"], "sequence_parallel") == nullptr));
 }
 
 // Layers of the first and the last stage hold for the command's own pipeline.
@@ -257,6 +281,14 @@ BOOST_FIXTURE_TEST_CASE(ways_out_lead_where_they_say, Cli) {
   }
   // Of the optimizer's state the least share that has to go.
   BOOST_TEST(has_ratio, document["ways_out"].dump());
+}
+
+// Who gets along with one change is told of no two.
+BOOST_FIXTURE_TEST_CASE(ways_out_are_as_simple_as_they_can_be, Cli) {
+  const json document = plan_of(*this, {"--model", "deepseek-v3", "--gpus", "128"}, 1);
+  const std::string ways = document["ways_out"].dump();
+  BOOST_TEST(contains(ways, "gradients of 16 bits ("), ways);
+  BOOST_TEST(!contains(ways, "gradients of 16 bits, and"), ways);
 }
 
 BOOST_FIXTURE_TEST_CASE(ways_out_are_not_taken_yet, Cli) {

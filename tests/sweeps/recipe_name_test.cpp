@@ -1,6 +1,9 @@
 // A run of Megatron-Bridge that says its model by the name of its recipe alone.
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <tuple>
+#include <vector>
 
 #include "tests/sweeps/cli_fixture.h"
 
@@ -134,6 +137,44 @@ BOOST_FIXTURE_TEST_CASE(a_command_of_the_launcher_of_benchmarks_is_priced, Cli) 
   BOOST_TEST(row["assumed"].dump().find("the model is qwen3-235b-a22b") != std::string::npos);
   BOOST_TEST(row["knobs"]["precision"] == "fp8-current-scaling");
   BOOST_TEST(row["knobs"]["dp"] == 16);
+}
+
+BOOST_FIXTURE_TEST_CASE(torchtitan_says_its_model_by_name_and_flavor, Cli) {
+  const auto titan = [](const std::string& name, const std::string& flavor) {
+    return "[model]\nname = \"" + name + "\"\nflavor = \"" + flavor +
+           "\"\n[training]\nlocal_batch_size = 1\nseq_len = 4096\n";
+  };
+  for (const auto& [name, flavor, ours] : {std::tuple{"deepseek_v3", "671B", "deepseek-v3"},
+                                           {"qwen3", "30B-A3B", "qwen3-30b-a3b"},
+                                           {"llama3", "8B", "llama3-8b"}}) {
+    const Answer answer = run(estimate_of(titan(name, flavor)));
+    BOOST_TEST_REQUIRE(answer.code == 0, answer.err);
+    BOOST_TEST(answer.out.find(std::string("the model is ") + ours + ", by its name and flavor") !=
+                   std::string::npos,
+               answer.out);
+    BOOST_TEST(answer.out.find("model.name") == std::string::npos, answer.out);
+  }
+  check_refused(estimate_of(titan("llama4", "17bx16e")), 2,
+                {"its name and flavor (llama4/17bx16e) are those of no shipped model", "--model"});
+}
+
+BOOST_FIXTURE_TEST_CASE(short_names_are_taken_and_told, Cli) {
+  const std::string command =
+      "pretrain_gpt.py --bf16 --expert-model-parallel-size 8 --micro-batch-size 1 "
+      "--global-batch-size 64 --seq-length 4096";
+  const auto words = [&](const char* model, const char* hardware) {
+    return std::vector<std::string>{"estimate",   "--run",  command,  "--model", model,
+                                    "--hardware", hardware, "--gpus", "64"};
+  };
+  const Answer usual = run(words("deepseek-v3", "h100-80g"));
+  const Answer brief = run(words("deepseekv3", "H100"));
+  BOOST_TEST_REQUIRE(brief.code == 0, brief.err);
+  BOOST_TEST(brief.out == usual.out);
+  for (const char* said :
+       {"hardware 'H100' is taken as h100-80g", "model 'deepseekv3' is taken as deepseek-v3"}) {
+    BOOST_TEST(brief.err.find(said) != std::string::npos, brief.err);
+  }
+  check_refused(words("qwen3", "h100"), 2, {"--model is 'qwen3'", "qwen3-30b-a3b"});
 }
 
 BOOST_AUTO_TEST_SUITE_END()

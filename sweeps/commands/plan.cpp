@@ -389,6 +389,7 @@ std::string exported(const CommandOptions& options, const nlohmann::json& model,
   config.model = model;
   config.knobs = result.answer.best.front().knobs;
   if (theirs) leave_out_variables_of_choices(*theirs, config);
+  leave_out_idle_sequence_parallelism(dialect, config);
   config.pipeline_layout =
       planner::pipeline_layout_of(run_with(result.question, result.answer.best.front()));
   config.global_batch_size = result.question.global_batch_size;

@@ -182,6 +182,8 @@ dialects::RunConfig config_on_way(const dialects::RunConfig& words, const PlanRu
   config.environment[std::string(dialects::kConnections)] =
       std::to_string(run.knobs.cuda_device_max_connections);
   leave_out_variables_of_choices(words, config);
+  // What the command has it keeps, idle or not.
+  if (!words.knobs.sequence_parallel) leave_out_idle_sequence_parallelism(words.dialect, config);
   const bool has_same_stages = have_same_stages(run, start);
   if (run.stages != start.stages || !has_same_stages) {
     config.pipeline_layout = planner::pipeline_layout_of(run);

@@ -60,6 +60,12 @@ void leave_out_variables_of_choices(const RunConfig& from, RunConfig& to) {
   }
 }
 
+void leave_out_idle_sequence_parallelism(Dialect dialect, RunConfig& config) {
+  const bool is_off_unasked =
+      dialects::fallback_of(dialects::row_of("sequence_parallel"), dialect) == "false";
+  if (config.knobs.tp == 1 && is_off_unasked) config.knobs.sequence_parallel = false;
+}
+
 EditedCommand::EditedCommand(const RunConfig& run, int64_t num_layers)
     : dialect_(run.dialect),
       world_size_(run.world_size),

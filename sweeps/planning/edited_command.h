@@ -21,6 +21,10 @@ std::vector<spec::dialects::SettingChange> changes_between(spec::dialects::RunCo
 void leave_out_variables_of_choices(const spec::dialects::RunConfig& from,
                                     spec::dialects::RunConfig& to);
 
+/// Switches it off where one rank has whole sequences and the dialect has it off unasked.
+void leave_out_idle_sequence_parallelism(spec::dialects::Dialect dialect,
+                                         spec::dialects::RunConfig& config);
+
 /// A command of Megatron-LM or Megatron-Bridge by what its text states. A flag may be stated that
 /// means several settings, and a setting may follow from another: after each edit the text is read
 /// again.

@@ -120,6 +120,8 @@ BOOST_DATA_TEST_CASE_F(Cli, a_written_plan_comes_back, boost::unit_test::data::m
     const json row = json::parse(back.out)["rows"][0];
     BOOST_TEST_CONTEXT(dialect.name << "\n" << document["exported"].get<std::string>()) {
       for (const auto& [knob, value] : plan["knobs"].items()) {
+        // One rank has whole sequences: it is not written.
+        if (knob == "sequence_parallel" && plan["knobs"]["tp"] == 1) continue;
         BOOST_TEST(row["knobs"][knob] == value, knob << " is " << row["knobs"][knob]);
       }
       BOOST_TEST(row["peak_allocated_bytes"] == plan["peak_allocated_bytes"]);

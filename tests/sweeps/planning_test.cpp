@@ -668,7 +668,7 @@ const Wrong kWrong[] = {
     {{"plan"}, "a model"},
     {{"plan", "--model", "qwen3-30b-a3b"}, "a hardware file"},
     {{"plan", "--model", "qwen3-30b-a3c", "--hardware", "h100-80g"}, "qwen3-30b-a3b"},
-    {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100", "--gpus", "8"}, "h100"},
+    {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-8x9", "--gpus", "8"}, "h100-8x8"},
     {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "0"}, "--gpus"},
     {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "13"}, "13"},
     {{"plan", "--model", "qwen3-30b-a3b", "--hardware", "h100-80g", "--gpus", "1099511627776"},

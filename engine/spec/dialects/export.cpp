@@ -86,11 +86,6 @@ Written written(RunConfig& run, Dialect dialect) {
     run.environment[std::string(kConnections)] = fmt::format("{}", connections);
   }
   add_implied(run, dialect);
-  // A flag that does nothing, unless the run says it itself.
-  const Row& sequences = row_of("sequence_parallel");
-  if (run.knobs.tp == 1 && fallback_of(sequences, dialect) == "false" && !is_said(run, sequences)) {
-    run.knobs.sequence_parallel = false;
-  }
   Writing out(dialect, run);
   std::vector<std::string> notes;
   put_model_together(out, notes);

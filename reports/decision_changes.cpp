@@ -26,6 +26,18 @@ std::string value_at(const nlohmann::json& change, const char* key) {
   return found->is_primitive() && !found->is_null() ? found->dump() : "";
 }
 
+/// Of an old value that is longer than so many bytes only the new one.
+std::string text_of_changes(const store::DecisionRow& decision, size_t most_bytes) {
+  std::vector<std::string> parts;
+  for (const KnobChange& change : changes_of(decision)) {
+    const std::string before = change.before.empty() ? "–" : change.before;
+    parts.push_back(change.before.size() > most_bytes
+                        ? fmt::format("{} → {}", change.name, change.after)
+                        : fmt::format("{} {} → {}", change.name, before, change.after));
+  }
+  return parts.empty() ? decision.remedy : joined_parts(parts);
+}
+
 }  // namespace
 
 std::vector<KnobChange> changes_of(const store::DecisionRow& decision) {
@@ -46,12 +58,12 @@ std::vector<KnobChange> changes_of(const store::DecisionRow& decision) {
 }
 
 std::string change_text(const store::DecisionRow& decision) {
-  std::vector<std::string> parts;
-  for (const KnobChange& change : changes_of(decision)) {
-    parts.push_back(fmt::format("{} {} → {}", change.name,
-                                change.before.empty() ? "–" : change.before, change.after));
-  }
-  return parts.empty() ? decision.remedy : joined_parts(parts);
+  return text_of_changes(decision, std::string::npos);
+}
+
+std::string short_change_text(const store::DecisionRow& decision) {
+  constexpr size_t kMostBytes = 40;
+  return text_of_changes(decision, kMostBytes);
 }
 
 std::string changed_names(const store::DecisionRow& decision) {

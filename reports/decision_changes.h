@@ -15,6 +15,8 @@ std::vector<KnobChange> changes_of(const store::DecisionRow& decision);
 
 /// "micro_batch_size 2 → 1, tp 1 → 2"; the remedy where no knob is named. Plain text.
 std::string change_text(const store::DecisionRow& decision);
+/// The same, where what is spelled out in full (a layout) has its new value alone.
+std::string short_change_text(const store::DecisionRow& decision);
 /// "micro_batch_size, tp"; the same.
 std::string changed_names(const store::DecisionRow& decision);
 

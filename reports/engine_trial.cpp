@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "profiler/store/trial_statuses.h"
 #include "profiler/store/untrusted_json.h"
 
 namespace moetune::reports {
@@ -47,8 +48,8 @@ bool waits_for_tell(const store::Store& store, const store::SweepRow& sweep,
   if (!is_foreign || sweep.status != store::SearchStatus::interrupted) return false;
   for (size_t i = trials.size(); i-- > 0;) {
     const std::string& status = trials[i]->status;
-    if (status == "invalid" || status == "pruned") continue;
-    if (status == "interrupted") return false;
+    if (store::never_ran(status)) continue;
+    if (status == store::kTrialInterrupted) return false;
     const std::vector<store::NamedText> texts = store.read_texts(trials[i]->id);
     // What moetune has launched itself is stored with its command.
     return std::ranges::find(texts, kCommandText, &store::NamedText::name) == texts.end();

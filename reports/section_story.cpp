@@ -61,12 +61,13 @@ DecisionKind kind_of(const Rows& rows, size_t row) {
 }
 
 // As the store has read it: with its evidence, of which a query would fail where it is no JSON.
-std::string change_in(const Context& context, const Rows& rows, size_t row) {
+// Null where it has none of that ordinal.
+const store::DecisionRow* decision_of(const Context& context, const Rows& rows, size_t row) {
   const int64_t ordinal = rows.integer(row, "ordinal").value_or(0);
   const auto found =
       std::ranges::lower_bound(context.decisions, ordinal, {}, &store::DecisionRow::ordinal);
   const bool is_known = found != context.decisions.end() && found->ordinal == ordinal;
-  return is_known ? change_text(*found) : "";
+  return is_known ? &*found : nullptr;
 }
 
 // Where a decision belongs: it opens a cell, or goes on with the last one.
@@ -97,11 +98,8 @@ Stay& stay_for(std::vector<Stay>& stays, const Rows& rows, size_t i) {
 }
 
 void add_kept(Stay& stay, const Context& context, const Rows& rows, size_t i) {
-  // A layout is spelled out in full: here the new one is enough.
-  const bool is_long = rows.text(i, "value_before").size() > 40;
-  const std::string what =
-      is_long ? fmt::format("{} → {}", rows.text(i, "knob"), rows.text(i, "value_after"))
-              : change_in(context, rows, i);
+  const store::DecisionRow* decision = decision_of(context, rows, i);
+  const std::string what = decision == nullptr ? "" : short_change_text(*decision);
   std::optional<double> gain = rows.real(i, "gain_ratio");
   const auto before = rows.integer(i, "baseline_step_ns");
   if (gain == 0.0 || !before) {
@@ -247,6 +245,8 @@ std::string render_decision(const Context& context, const Rows& rows, size_t i) 
   const std::optional<double> noise = rows.real(i, "noise_ratio");
   const DecisionKind kind = kind_of(rows, i);
   const bool is_judged = is_verdict(kind);
+  const store::DecisionRow* decision = decision_of(context, rows, i);
+  const std::string change = decision == nullptr ? "" : change_text(*decision);
   const std::optional<double> low = rows.real(i, "gain_low_ratio");
   const std::optional<double> high = rows.real(i, "gain_high_ratio");
   const std::string interval = low && high
@@ -257,7 +257,7 @@ std::string render_decision(const Context& context, const Rows& rows, size_t i) 
       "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td>"
       "<td class=\"num\">{}</td><td class=\"num\">{}</td></tr>\n",
       trial ? trial_link(*trial) : "–", kind_badge(name_of(kind)), wall_badge(rows.text(i, "wall")),
-      escape(rows.text(i, "text")), escape_or_dash(change_in(context, rows, i)),
+      escape(rows.text(i, "text")), escape_or_dash(change),
       is_judged && gain ? signed_percent(*gain) + interval : "–",
       is_judged && noise && *noise > 0 ? fmt::format("{:.2f} %", 100 * *noise) : "–");
 }

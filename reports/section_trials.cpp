@@ -6,6 +6,7 @@
 #include <iterator>
 #include <set>
 
+#include "profiler/store/trial_statuses.h"
 #include "profiler/store/verdict.h"
 #include "reports/context.h"
 #include "reports/format.h"
@@ -117,8 +118,8 @@ std::string trace_notes_of(const Context& context, const store::TrialRow& trial)
 
 // What never ran, and is no landmark of the sweep: left out on paper, where rows cost pages.
 bool is_folded(const Context& context, const store::TrialRow& trial) {
-  return (trial.status == "pruned" || trial.status == "invalid") && !trial.is_baseline &&
-         !context.is_winner(trial) && &trial != context.at(context.shown);
+  return store::never_ran(trial.status) && !trial.is_baseline && !context.is_winner(trial) &&
+         &trial != context.at(context.shown);
 }
 
 std::string folded_note(const Context& context, const std::vector<size_t>& chosen) {
@@ -127,7 +128,7 @@ std::string folded_note(const Context& context, const std::vector<size_t>& chose
   for (const size_t position : chosen) {
     const store::TrialRow& trial = context.trials[position];
     if (!is_folded(context, trial)) continue;
-    ++(trial.status == "pruned" ? num_pruned : num_invalid);
+    ++(trial.status == store::kTrialPruned ? num_pruned : num_invalid);
   }
   if (num_pruned + num_invalid == 0) return "";
   return fmt::format(

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "profiler/store/trial_statuses.h"
 #include "profiler/store/untrusted_json.h"
 #include "profiler/store/verdict.h"
 #include "reports/engine_boxes.h"
@@ -201,7 +202,8 @@ std::string failure_of(const Context& context) {
   std::string failure;
   std::string ended;
   for (const TrialRow& trial : context.trials) {
-    if (trial.status != "interrupted" || trial.reason.empty() || trial.ended_at < ended) continue;
+    if (trial.status != store::kTrialInterrupted || trial.reason.empty() || trial.ended_at < ended)
+      continue;
     failure = trial.reason;
     ended = trial.ended_at;
   }

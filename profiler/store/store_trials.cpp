@@ -7,6 +7,7 @@
 #include "profiler/store/internal.h"
 #include "profiler/store/metrics.h"
 #include "profiler/store/store.h"
+#include "profiler/store/trial_statuses.h"
 
 namespace moetune::store {
 namespace {
@@ -99,7 +100,9 @@ std::string joined(const std::vector<std::string>& sentences) {
 
 }  // namespace
 
-bool is_final(std::string_view status) { return status != "running" && status != "interrupted"; }
+bool is_final(std::string_view status) {
+  return status != kTrialRunning && status != kTrialInterrupted;
+}
 
 int64_t Store::begin_trial(const TrialRow& trial, const std::vector<PredictionRow>& predictions,
                            const std::vector<MemoryPrediction>& memory) {
@@ -107,17 +110,17 @@ int64_t Store::begin_trial(const TrialRow& trial, const std::vector<PredictionRo
   int64_t id = 0;
   if (const auto existing = find_trial(trial.sweep_id, trial.spec_hash)) {
     // A pruned spec never ran; a later phase may find a reason to run it after all.
-    if (is_final(existing->status) && existing->status != "pruned") {
+    if (is_final(existing->status) && existing->status != kTrialPruned) {
       throw base::Error(fmt::format("{}: trial {} is finished ({}) and is not run again", path(),
                                     trial.spec_hash, existing->status));
     }
-    if (existing->status == "running" && is_alive(existing->lease)) {
+    if (existing->status == kTrialRunning && is_alive(existing->lease)) {
       throw base::Error(fmt::format("{}: {}, which still runs; wait for it, or stop it", path(),
                                     holder_text(*existing)));
     }
     id = existing->id;
   } else {
-    id = insert_trial(*database_, trial, "running");
+    id = insert_trial(*database_, trial, std::string(kTrialRunning));
   }
   start_trial(*database_, id, trial, now_utc(), predictions, memory);
   transaction.commit();
@@ -223,7 +226,7 @@ int64_t Store::add_finished_trial(const TrialRow& trial,
   Transaction transaction(*database_);
   int64_t id = 0;
   if (const auto existing = find_trial(trial.sweep_id, trial.spec_hash)) {
-    if (existing->status != "interrupted") {
+    if (existing->status != kTrialInterrupted) {
       return existing->id;
     }
     id = existing->id;
@@ -251,7 +254,7 @@ StaleTrials Store::take_back_stale(int64_t sweep_id, bool takes_foreign) {
   Transaction transaction(*database_);
   const std::string own_host = current_lease().host;
   for (const TrialRow& trial : list_trials(sweep_id)) {
-    if (trial.status != "running") {
+    if (trial.status != kTrialRunning) {
       continue;
     }
     const bool is_foreign = trial.lease.host != own_host;

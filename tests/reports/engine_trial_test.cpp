@@ -2,10 +2,13 @@
 // ceiling of a profiled run beside the gain of another, parts of memory that nobody knows.
 #include <boost/test/unit_test.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
+#include "engine/spec/trial_status.h"
 #include "profiler/store/db.h"
 #include "profiler/store/store.h"
+#include "profiler/store/trial_statuses.h"
 #include "reports/report.h"
 #include "tests/profiler/temp_folder.h"
 
@@ -28,6 +31,7 @@ class EngineSweepPage {
       "export NCCL_ALGO=Ring; python /home/somebody/work/pretrain.py --micro-batch-size 2 "
       "--overlap-grad-reduce --exit-interval 15";
   std::string folder = "/home/somebody/work";
+  json kept = {{"overlap_grad_reduce", {{"before", "false"}, {"after", "true"}}}};
   store::SearchStatus status = store::SearchStatus::done;
 
   [[nodiscard]] std::string text() const {
@@ -107,10 +111,9 @@ class EngineSweepPage {
     };
     const json two = {{"micro_batch_size", {{"before", "2"}, {"after", "1"}}},
                       {"tp", {{"before", "1"}, {"after", "2"}}}};
-    const json overlap = {{"overlap_grad_reduce", {{"before", "false"}, {"after", "true"}}}};
     decide(1, store::DecisionKind::rejected, slower, larger, -0.189, two);
     decide(2, store::DecisionKind::wall, looked, larger, std::nullopt, json::object());
-    decide(3, store::DecisionKind::kept, winner, larger, 0.25, overlap);
+    decide(3, store::DecisionKind::kept, winner, larger, 0.25, kept);
     store.finish_sweep(id, status);
   }
 };
@@ -196,6 +199,24 @@ BOOST_AUTO_TEST_CASE(the_ceiling_of_a_look_stands_beside_the_gain) {
 BOOST_AUTO_TEST_CASE(a_decision_shows_all_that_changed) {
   BOOST_TEST(holds(EngineSweepPage().text(),
                    "<td>micro_batch_size 2 → 1, tp 1 → 2</td><td class=\"num\">−18.9 %</td>"));
+}
+
+// Where a value is long, too: the first change alone is not what gained.
+BOOST_AUTO_TEST_CASE(the_strip_names_all_that_changed) {
+  EngineSweepPage other;
+  other.kept = {{"layout", {{"before", std::string(60, 'x')}, {"after", "new"}}},
+                {"tp", {{"before", "1"}, {"after", "2"}}}};
+  const std::string page = other.text();
+  BOOST_TEST(holds(page, "<span class=\"what\">layout → new,<wbr> tp 1 → 2</span>"));
+}
+
+BOOST_AUTO_TEST_CASE(statuses_are_called_as_in_their_table) {
+  using spec::name_of;
+  using spec::TrialStatus;
+  BOOST_TEST(store::kTrialRunning == name_of(TrialStatus::running));
+  BOOST_TEST(store::kTrialInvalid == name_of(TrialStatus::invalid));
+  BOOST_TEST(store::kTrialPruned == name_of(TrialStatus::pruned));
+  BOOST_TEST(store::kTrialInterrupted == name_of(TrialStatus::interrupted));
 }
 
 BOOST_AUTO_TEST_CASE(parts_of_memory_that_no_log_tells_are_not_zero) {

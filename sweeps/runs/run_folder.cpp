@@ -38,19 +38,20 @@ bool has_any_of(std::string_view text, std::initializer_list<std::string_view> p
       parts, [&](std::string_view part) { return text.find(part) != std::string_view::npos; });
 }
 
-/// Whether it has a block of code as Markdown marks it: commands there are examples.
+/// Whether it has a block of code as Markdown marks it: commands there are examples. A script may
+/// write such a text.
 bool has_fences(std::string_view text) {
-  constexpr std::string_view kFence = "```";
-  for (size_t at = text.find(kFence); at != std::string_view::npos; at = text.find(kFence, at)) {
-    const size_t line = at == 0 ? 0 : text.rfind('\n', at - 1) + 1;
-    if (base::trimmed(text.substr(line, at - line)).empty()) return true;
-    at += kFence.size();
+  if (text.starts_with("#!")) return false;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    if (base::trimmed(line).starts_with("```")) return true;
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
   }
   return false;
 }
 
 RunFileKind kind_of_config(std::string_view text) {
-  if (text.size() >= kHeadBytes || text.find('\0') != std::string_view::npos || has_fences(text)) {
+  if (text.size() >= kHeadBytes || text.find('\0') != std::string_view::npos) {
     return RunFileKind::other;
   }
   const auto dialect = spec::dialects::detect_dialect(text);
@@ -144,21 +145,30 @@ RunFileKind kind_of_packed(const fs::path& path) {
 }
 
 /// What people write about runs, whatever commands stand in it.
-bool is_prose(const fs::path& path) {
+bool is_prose(const fs::path& path, std::string_view text) {
   std::string ending = path.extension().string();
   std::ranges::transform(ending, ending.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   constexpr std::array<std::string_view, 3> kEndings = {".md", ".markdown", ".rst"};
-  return std::ranges::find(kEndings, ending) != kEndings.end();
+  return std::ranges::find(kEndings, ending) != kEndings.end() || has_fences(text);
 }
 
-void add_file(const fs::path& path, RunFolder& folder, int64_t& num_bytes) {
+/// `is_named`: by the user, who knows what it is.
+void add_file(const fs::path& path, bool is_named, RunFolder& folder, int64_t& num_bytes) {
   const Sample sample = sample_of(path);
   num_bytes += static_cast<int64_t>(sample.head.size() + sample.tail.size());
   RunFileKind kind = kind_of_file(sample.head, sample.tail);
   if (kind == RunFileKind::gzip) kind = kind_of_packed(path);
   const bool is_config = kind == RunFileKind::config || kind == RunFileKind::unread_config;
-  if (is_config && is_prose(path)) kind = RunFileKind::other;
+  if (is_config && !is_named && is_prose(path, sample.head)) {
+    if (kind == RunFileKind::config) {
+      folder.notes.push_back(
+          fmt::format("{}: is read as prose (.md, .rst, or blocks of code as in Markdown), whose "
+                      "commands are examples; name the file where one is the run's",
+                      path.string()));
+    }
+    kind = RunFileKind::other;
+  }
   switch (kind) {
     case RunFileKind::other:
       return;
@@ -233,7 +243,7 @@ RunFolder find_run_files(const std::string& path) {
   std::error_code error;
   int64_t num_bytes = 0;
   if (fs::is_regular_file(path, error)) {
-    add_file(path, folder, num_bytes);
+    add_file(path, true, folder, num_bytes);
     return folder;
   }
   if (!fs::is_directory(path, error)) {
@@ -250,7 +260,7 @@ RunFolder find_run_files(const std::string& path) {
           fmt::format("{}: from {} on nothing was looked at", path, file.string()));
       break;
     }
-    add_file(file, folder, num_bytes);
+    add_file(file, false, folder, num_bytes);
   }
   return folder;
 }

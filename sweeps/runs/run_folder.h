@@ -30,10 +30,11 @@ struct RunFolder {
   std::vector<std::string> configs;
   std::vector<std::string> unread_configs;
   std::vector<std::string> folders;  ///< that were named: the paths of their files begin so
-  std::vector<std::string> notes;    ///< where a limit left something out
+  std::vector<std::string> notes;    ///< what was left out: beyond a limit, or as prose
 };
 
-/// Looks into a folder and those below it, or at one file. Links to folders are not followed,
+/// Looks into a folder and those below it, or at one file. Commands in prose (.md, .rst, text with
+/// blocks of code) count in a file that is named by itself only. Links to folders are not followed,
 /// hidden ones and the kernel's (/proc, /sys) left out; depth, files and bytes are bounded. Throws
 /// base::UsageError where there is nothing of that name.
 RunFolder find_run_files(const std::string& path);

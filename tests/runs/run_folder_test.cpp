@@ -64,10 +64,6 @@ const Row kRows[] = {
      RunFileKind::config},
     {"a page with a step in it", "# How to read --log-interval\n\n" + kStep, RunFileKind::other},
     {"a source", "import os\nprint('''" + kStep + "''')\n", RunFileKind::other},
-    {"a page with a command",
-     "Start it so:\n\n```sh\ntorchrun --nproc-per-node 8 pretrain_gpt.py \\\n"
-     "  --tensor-model-parallel-size 2 --micro-batch-size 1\n```\nIt doesn't end.\n",
-     RunFileKind::other},
     {"a page", "# How to train with torchtitan\n\nwords\n", RunFileKind::other},
     {"nothing", "", RunFileKind::other},
     {"a trace behind the mark of UTF-8", "\xef\xbb\xbf{\"traceEvents\": []}",
@@ -413,8 +409,6 @@ BOOST_AUTO_TEST_CASE(a_folder) {
   BOOST_CHECK_THROW(find_run_files((root / "nowhere").string()), base::UsageError);
 }
 
-// They call themselves regular files, and some, such as /proc/kmsg, give no end to whoever reads
-// them. Here the words of a process look like a log.
 // Its commands are examples, and a quote in its words is no quote of a shell.
 BOOST_AUTO_TEST_CASE(pages_are_no_commands) {
   const tests::TempFolder temp;
@@ -423,11 +417,50 @@ BOOST_AUTO_TEST_CASE(pages_are_no_commands) {
       "torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1\n";
   write(root / "README.md", command + "It doesn't end.\n");
   write(root / "run.sh", command);
+  write(root / "notes", "cat <<EOF\n```\nwords\n```\nEOF\n" + command);
+  write(root / "run.md", command);
   const RunFolder folder = find_run_files(root.string());
   BOOST_TEST(folder.configs == std::vector{(root / "run.sh").string()});
   BOOST_TEST(folder.unread_configs.empty());
+  // What could be read is named.
+  BOOST_REQUIRE(folder.notes.size() == 2U);
+  BOOST_TEST(folder.notes[0].starts_with((root / "notes").string() + ": is read as prose"));
+  BOOST_TEST(folder.notes[1].starts_with((root / "run.md").string() + ": is read as prose"));
+  // Whoever names a file knows what it is.
+  for (const char* name : {"notes", "run.md"}) {
+    BOOST_TEST(find_run_files((root / name).string()).configs.size() == 1U, name);
+  }
 }
 
+// A script may write a page.
+BOOST_AUTO_TEST_CASE(a_script_with_a_block_of_code_is_a_command) {
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("run");
+  write(root / "run.sh",
+        "#!/bin/bash\ncat <<EOF > README\n```\nhello\n```\nEOF\n"
+        "torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1\n");
+  const RunFolder folder = find_run_files(root.string());
+  BOOST_TEST(folder.configs.size() == 1U);
+  BOOST_TEST(folder.notes.empty());
+}
+
+// Each mark of a block was looked for from its own place back to the line's begin.
+BOOST_AUTO_TEST_CASE(many_marks_in_a_line_take_no_time) {
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("run");
+  std::string text =
+      "torchrun pretrain_gpt.py --tensor-model-parallel-size 2 --micro-batch-size 1\n";
+  std::string line = "echo '";
+  while (line.size() < 60'000) line += "```";
+  for (int i = 0; i < 4; ++i) text += line + "'\n";
+  for (int i = 0; i < 8; ++i) write(root / ("f" + std::to_string(i)), text);
+  const auto begin = std::chrono::steady_clock::now();
+  BOOST_TEST(find_run_files(root.string()).configs.size() == 8U);
+  BOOST_TEST((std::chrono::steady_clock::now() - begin < std::chrono::seconds(5)));
+}
+
+// They call themselves regular files, and some, such as /proc/kmsg, give no end to whoever reads
+// them. Here the words of a process look like a log.
 BOOST_AUTO_TEST_CASE(files_of_the_kernel_are_not_read) {
   const std::string words = "\n" + kStep;
   const pid_t child = ::fork();

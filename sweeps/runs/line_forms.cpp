@@ -6,6 +6,7 @@
 
 #include "kernels/base/text.h"
 #include "sweeps/runs/deepspeed_lines.h"
+#include "sweeps/runs/hidden_loss.h"
 #include "sweeps/runs/line_fields.h"
 #include "sweeps/runs/log_collector.h"
 #include "sweeps/runs/text_scan.h"
@@ -117,14 +118,22 @@ bool read_megatron_step(std::string_view text, size_t at, LogCollector& log) {
     log.add_absurd_time(step.step);
     step.step_time_s.reset();
   }
+  if (step.loss) log.has_printed_loss = true;
   // A mean that is not a number is left out, on the first line as well, and those of experts'
   // losses beside it are not. Only a whole line shows that, and steps that were skipped have none.
   if (!step.loss && step.num_skipped.value_or(0) == 0) {
     const bool is_whole = step.num_nan.has_value();
     const bool is_said = text.find("lm loss:", begin) != std::string_view::npos;
-    const bool is_cut = is_said || (!is_whole && !base::trimmed(text).ends_with('|'));
-    if (is_cut) log.add_cut_loss(step.step);
-    if (is_whole && !is_cut) step.loss = std::numeric_limits<double>::quiet_NaN();
+    const LossPlace place = loss_place_of(text.substr(begin));
+    const bool is_cut =
+        is_said || (is_whole ? place == LossPlace::broken : !base::trimmed(text).ends_with('|'));
+    // One of another name may be all that a fork has.
+    const bool is_hidden = place == LossPlace::empty || log.has_printed_loss;
+    if (is_cut) {
+      log.add_cut_loss(step.step);
+    } else if (is_whole && is_hidden) {
+      step.loss = std::numeric_limits<double>::quiet_NaN();
+    }
   }
   log.add_step(step);
   return true;

@@ -101,6 +101,8 @@ class LogCollector {
   bool is_step_ended = false;
   /// salloc said that it gives its nodes back.
   bool is_allocation_given_back = false;
+  /// A line about a step had a loss by the name that its framework gives it.
+  bool has_printed_loss = false;
 
  private:
   struct Block {

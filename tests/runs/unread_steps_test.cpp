@@ -117,6 +117,43 @@ BOOST_AUTO_TEST_CASE(cut_losses_are_told) {
              "stood there: those about 2, 3\n");
 }
 
+// Words of another rank in the middle of the key leave nothing that looks like a loss.
+BOOST_AUTO_TEST_CASE(a_broken_name_of_a_loss_is_no_nan) {
+  for (const std::string words : {"[rank1]: UserWarning: barrier() ", "[rank0]: foo | bar |"}) {
+    std::string last = megatron_step(4);
+    last.insert(last.find("lm loss") + 5, words);
+    const RunFacts facts = facts_of(megatron_steps(1, 3) + last + kEnd);
+    BOOST_TEST((facts.status == ForeignStatus::ok), facts.reason);
+    BOOST_TEST(facts.num_nan_steps == 0);
+    BOOST_TEST(facts.loss.value_or(0) == 5.5);
+    BOOST_TEST(notes_of_run(facts).find("that about 4") != std::string::npos, notes_of_run(facts));
+  }
+}
+
+/// Without "lm loss", with what stands in its place.
+std::string step_with_losses(int step, const std::string& losses) {
+  std::string line = megatron_step(step);
+  const size_t at = line.find(" lm loss");
+  return line.replace(at, line.find('|', at) + 1 - at, losses);
+}
+
+BOOST_AUTO_TEST_CASE(a_loss_of_another_name_is_no_nan) {
+  std::string others;
+  for (int step = 1; step <= 3; ++step) others += step_with_losses(step, " loss: 3.4E+00 |");
+  const RunFacts facts = facts_of(others + kEnd);
+  BOOST_TEST((facts.status == ForeignStatus::ok), facts.reason);
+  BOOST_TEST(facts.num_nan_steps == 0);
+  BOOST_TEST(!facts.loss.has_value());
+  BOOST_TEST(notes_of_run(facts) == "");
+  // Where the log had its own before, that has become none.
+  const RunFacts lost = facts_of(megatron_steps(1, 3) + step_with_losses(4, " sop loss: 1.0 |"));
+  BOOST_TEST(lost.first_nan_step.value_or(0) == 4);
+  // None at all, and none but those of experts.
+  for (const char* losses : {"", " load_balancing_loss: 1.0E+00 | mtp_1 loss: 9.0E+00 |"}) {
+    BOOST_TEST(facts_of(step_with_losses(1, losses)).first_nan_step.value_or(0) == 1);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(times_that_no_step_takes_are_told) {
   for (const std::string time : {"0.0", "-5.0", "1e12"}) {
     std::string text = megatron_steps(1, 3);

@@ -26,7 +26,7 @@ inline constexpr OutputKey kDiagnosisKeys[] = {
     {"run.world_size", "integer or null", "", "Ranks."},
     {"run.parallel.*", "integer or null", "", "Sizes of the layout, such as tp; null: not known."},
     {"run.parallel_by_traces[]", "list of texts", "",
-     "Which of them only the groups in the traces tell, where no configuration is known."},
+     "Which of them the groups in the traces tell, and no log."},
     {"run.micro_batch_size", "integer or null", "", "Sequences."},
     {"run.global_batch_size", "integer or null", "", "Sequences of a step, over all ranks."},
     {"run.seq_length", "integer or null", "", "Tokens of a sequence."},

@@ -67,6 +67,7 @@ int run_diagnose_command(const CommandOptions& options) {
   }
   constexpr int64_t kNotSaid = 0;
   const int64_t devices = options.integer("gpus", 1, kNotSaid);
+  about.num_devices = devices;
   if (options.has("model")) about.model = model_named(options.text("model"));
   if (options.has("run")) {
     NamedRunText text = named_run_text(options, "run", devices, about.model.get());

@@ -61,8 +61,16 @@ StepValues by_steps(double rate, const RunFacts& facts) {
       !std::ranges::all_of(facts.step_time->steady_s, is_time)) {
     return {rate};
   }
+  const StepTime& time = *facts.step_time;
+  const bool has_batches = time.steady_batches.size() == time.steady_s.size() &&
+                           std::ranges::all_of(time.steady_batches, [](const StepBatch& b) {
+                             return b.num_sequences > 0;
+                           });
   StepValues rates;
-  for (const double seconds : facts.step_time->steady_s) rates.push_back(1 / seconds);
+  for (size_t i = 0; i < time.steady_s.size(); ++i) {
+    // Batches may grow: a step of four times as many sequences may take four times as long.
+    rates.push_back((has_batches ? time.steady_batches[i].num_sequences : 1) / time.steady_s[i]);
+  }
   const double median = profiler::median_interval(rates).median;
   for (double& value : rates) value *= rate / median;
   return rates;

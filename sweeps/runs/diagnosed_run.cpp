@@ -17,6 +17,7 @@
 #include "sweeps/runs/known_run.h"
 #include "sweeps/runs/other_config.h"
 #include "sweeps/runs/run_folder.h"
+#include "sweeps/runs/secrets.h"
 #include "sweeps/runs/seen_world.h"
 #include "sweeps/runs/stated_config.h"
 #include "sweeps/runs/traced_layout.h"
@@ -243,17 +244,20 @@ void note_contradictions(const profiler::GroupCosts& groups,
   }
 }
 
-/// The layout that the traces name, where nobody else says it; and whether a configuration that is
-/// known can be of the same run.
+/// The layout that the traces name, where no log says it; and whether a configuration that is known
+/// can be of the same run. What to change is told from the configuration.
 void add_traced_layout(RunDiagnosis& diagnosis, RunToMend& run) {
   const int64_t world = world_size_of(diagnosis).value_or(0);
   spec::PlanKnobs& knobs = run.config->knobs;
   if (diagnosis.traces) {
     const profiler::GroupCosts& groups = diagnosis.traces->wall.groups;
+    const ParallelSizes said = diagnosis.facts ? diagnosis.facts->parallel : ParallelSizes{};
     if (run.is_config_known) {
       note_contradictions(groups, *run.config, diagnosis);
+      spec::PlanKnobs of_traces;
+      diagnosis.traced_sizes =
+          take_traced_sizes(groups, said, seen_world_size(diagnosis).value_or(0), of_traces);
     } else {
-      const ParallelSizes said = diagnosis.facts ? diagnosis.facts->parallel : ParallelSizes{};
       diagnosis.traced_sizes = take_traced_sizes(groups, said, world, knobs);
     }
     // At least those that were traced.
@@ -366,7 +370,9 @@ void add_stated_config(const RunFolder& files, const AboutRun& about, RunDiagnos
   try {
     spec::dialects::RunConfig config = about.read_config(world_size);
     std::string other;
-    if (logged != nullptr) other = of_other_run(config, about.config_source, *logged);
+    if (logged != nullptr) {
+      other = of_other_run(about.config_source, *logged, config, diagnosis.notes);
+    }
     if (!other.empty()) {
       diagnosis.has_other_config = true;
       diagnosis.notes.push_back(std::move(other));
@@ -480,11 +486,16 @@ RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun&
   }
   add_stated_config(files, about, diagnosis);
   if (!diagnosis.config && diagnosis.facts) diagnosis.config = diagnosis.facts->config;
+  if (diagnosis.config) hide_secrets(*diagnosis.config);
+  if (diagnosis.facts) {
+    if (diagnosis.facts->config) hide_secrets(*diagnosis.facts->config);
+    diagnosis.facts->command = without_secrets(diagnosis.facts->command);
+  }
   if (!diagnosis.facts && !diagnosis.traces && !diagnosis.config) {
     throw base::UsageError(
         fmt::format("nothing of the run can be read: {}", fmt::join(diagnosis.notes, "; ")));
   }
-  take_seen_world(diagnosis);
+  take_seen_world(about.num_devices, diagnosis);
   add_remedies(about, diagnosis);
   return diagnosis;
 }

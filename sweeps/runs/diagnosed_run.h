@@ -25,6 +25,7 @@ struct AboutRun {
   std::string config_source;  ///< its file, or the option that has it
   std::shared_ptr<const spec::ModelSpec> model;
   std::shared_ptr<const spec::HardwareSpec> hardware;
+  int64_t num_devices = 0;  ///< of the run; 0: not said
 };
 
 struct RunDiagnosis {
@@ -35,9 +36,10 @@ struct RunDiagnosis {
   std::string config_source;       ///< the file or option that says it; empty: the log
   bool has_unread_config = false;  ///< one was named or found that is not understood
   bool has_other_config = false;   ///< one was named or found that is of another run than the logs
-  /// Sizes of the layout that only the groups in the traces tell; set where no configuration is
-  /// known.
-  ParallelSizes traced_sizes;
+  /// Its ranks are what a script starts where nobody says otherwise: nothing tells how many there
+  /// were.
+  bool has_default_world = false;
+  ParallelSizes traced_sizes;  ///< that the groups in the traces tell and no log does
   std::vector<Remedy> remedies;
   std::vector<std::string> notes;
 };

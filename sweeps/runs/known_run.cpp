@@ -9,6 +9,8 @@
 
 #include "kernels/base/units.h"
 #include "sweeps/runs/echoed_config.h"
+#include "sweeps/runs/token_rate.h"
+#include "sweeps/runs/traced_layout.h"
 #include "sweeps/table.h"
 
 namespace moetune::sweeps {
@@ -25,6 +27,11 @@ bool is_of_other_world(const RunConfig& config, const RunFacts& facts) {
   return config.world_size > 0 && facts.world_size && config.world_size != *facts.world_size;
 }
 
+bool contradicts_traces(const RunDiagnosis& diagnosis) {
+  return diagnosis.traces &&
+         !contradicted_sizes(diagnosis.traces->wall.groups, diagnosis.config->knobs).empty();
+}
+
 void take_traces(const RunDiagnosis& diagnosis, KnownRun& run) {
   for (const ParallelSizeRow& row : parallel_sizes()) {
     std::optional<int64_t>& size = run.facts.parallel.*row.size;
@@ -35,18 +42,6 @@ void take_traces(const RunDiagnosis& diagnosis, KnownRun& run) {
   for (const profiler::ImportedTrace& trace : diagnosis.traces->traces) {
     if (!run.facts.world_size) run.facts.world_size = trace.facts.world_size;
   }
-}
-
-/// Of one device, where no log says it: the tokens of a step by its time.
-void derive_tokens(const KnownRun& run, RunFacts& facts) {
-  const auto batch = static_cast<double>(facts.global_batch_size.value_or(0));
-  const auto sequence = static_cast<double>(facts.seq_length.value_or(0));
-  const double tokens = facts.tokens_per_step.value_or(batch * sequence);
-  const auto world = static_cast<double>(facts.world_size.value_or(0));
-  const double step_s = facts.step_time ? facts.step_time->median_s : run.traced_s.value_or(0);
-  if (facts.tokens_per_s_per_gpu || !(tokens > 0 && world > 0 && step_s > 0)) return;
-  facts.tokens_per_s_per_gpu = tokens / (step_s * world);
-  facts.are_tokens_derived = true;
 }
 
 Framework framework_of(Dialect dialect) {
@@ -155,8 +150,11 @@ KnownRun known_run(const RunDiagnosis& diagnosis) {
   if (diagnosis.config) {
     const RunConfig& config = *diagnosis.config;
     if (facts.framework == Framework::unknown) facts.framework = framework_of(config.dialect);
-    is_one_run = !is_of_other_world(config, facts);
+    is_one_run = !is_of_other_world(config, facts) && !contradicts_traces(diagnosis);
     const std::optional<int64_t> dp = facts.parallel.dp;
+    if (!facts.world_size && !diagnosis.has_default_world && config.world_size > 0) {
+      facts.world_size = config.world_size;
+    }
     take_configured_sizes(config, facts);
     if (!is_one_run) facts.parallel.dp = dp;
     if (!facts.config) {
@@ -164,7 +162,7 @@ KnownRun known_run(const RunDiagnosis& diagnosis) {
       facts.config_source = diagnosis.config_source;
     }
   }
-  if (is_one_run) derive_tokens(run, facts);
+  if (is_one_run) derive_tokens(run.traced_s, facts);
   return run;
 }
 
@@ -241,7 +239,10 @@ std::vector<std::pair<std::string, std::string>> fact_lines(const RunDiagnosis& 
     std::string loss =
         facts.loss ? fmt::format("{:.4f} at the end", *facts.loss) : std::string("none was logged");
     if (facts.num_skipped_steps > 0) loss += fmt::format(", {} skipped", facts.num_skipped_steps);
-    if (facts.num_nan_steps > 0) loss += fmt::format(", {} steps of NaN", facts.num_nan_steps);
+    if (facts.num_nan_steps > 0) {
+      loss += fmt::format(", {} step{} of NaN", facts.num_nan_steps,
+                          facts.num_nan_steps == 1 ? "" : "s");
+    }
     add_line("loss", loss);
   }
   // The first is the status' reason.

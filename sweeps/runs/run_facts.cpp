@@ -18,6 +18,7 @@
 #include "sweeps/runs/read_log.h"
 #include "sweeps/runs/run_judgement.h"
 #include "sweeps/runs/text_scan.h"
+#include "sweeps/runs/token_rate.h"
 #include "sweeps/runs/unread_steps.h"
 
 namespace moetune::sweeps {
@@ -132,22 +133,31 @@ std::ptrdiff_t num_still_warming(const std::vector<double>& values, bool are_tim
 struct SteadyValues {
   std::vector<double> values;
   bool has_warmup = false;
+  std::vector<StepBatch> batches = {};  ///< of the same lines; empty: values are of none
 };
 
 SteadyValues steady_values(const RunFacts& facts, StepMember member, const Cadence& cadence) {
-  std::vector<double> all;
-  std::vector<double> steady;
+  SteadyValues all{.has_warmup = true};
+  SteadyValues steady;
   const size_t skip = has_first_step_twice(facts.steps, cadence, facts.framework) ? 2 : 1;
   for (size_t i = 0; i < facts.steps.size(); ++i) {
-    const auto& value = facts.steps[i].*member;
+    const StepLine& line = facts.steps[i];
+    const auto& value = line.*member;
     if (!value || !std::isfinite(*value) || *value <= 0) continue;
-    all.push_back(*value);
-    if (i >= skip) steady.push_back(*value);
+    const StepBatch batch{line.global_batch_size.value_or(0), line.seq_length.value_or(0)};
+    const auto add = [&](SteadyValues& to) {
+      to.values.push_back(*value);
+      to.batches.push_back(batch);
+    };
+    add(all);
+    if (i >= skip) add(steady);
   }
-  if (steady.empty()) return {std::move(all), true};
+  if (steady.values.empty()) return all;
   const bool are_times = member == &StepLine::step_time_s;
-  steady.erase(steady.begin(), steady.begin() + num_still_warming(steady, are_times));
-  return {std::move(steady)};
+  const std::ptrdiff_t warming = num_still_warming(steady.values, are_times);
+  steady.values.erase(steady.values.begin(), steady.values.begin() + warming);
+  steady.batches.erase(steady.batches.begin(), steady.batches.begin() + warming);
+  return steady;
 }
 
 /// Of values without a step: the first has the warm-up, unless there is no other.
@@ -198,12 +208,21 @@ SteadyValues derived_seconds(const RunFacts& facts, const Cadence& cadence) {
   const auto world = static_cast<double>(facts.world_size.value_or(0));
   if (tokens > 0 && world > 0) {
     steady = steady_values(facts, &StepLine::tokens_per_s_per_gpu, cadence);
-    for (double& value : steady.values) value = tokens / (value * world);
+    const auto usual_length = static_cast<double>(facts.seq_length.value_or(0));
+    for (size_t i = 0; i < steady.values.size(); ++i) {
+      const StepBatch& own = steady.batches[i];
+      const double of_line =
+          own.num_sequences * (own.seq_length > 0 ? own.seq_length : usual_length);
+      steady.values[i] = (of_line > 0 ? of_line : tokens) / (steady.values[i] * world);
+    }
   }
   const auto batch = static_cast<double>(facts.global_batch_size.value_or(0));
   if (steady.values.empty() && batch > 0) {
     steady = steady_values(facts, &StepLine::samples_per_s, cadence);
-    for (double& value : steady.values) value = batch / value;
+    for (size_t i = 0; i < steady.values.size(); ++i) {
+      const double own = steady.batches[i].num_sequences;
+      steady.values[i] = (own > 0 ? own : batch) / steady.values[i];
+    }
   }
   return steady;
 }
@@ -250,11 +269,8 @@ void read_speed(const AttemptParts& parts, const Cadence& cadence, RunFacts& fac
   facts.step_time->interval = cadence.interval;
   facts.step_time->has_warmup = seconds.has_warmup;
   facts.step_time->is_derived = is_derived;
-  const auto world = static_cast<double>(facts.world_size.value_or(0));
-  if (!facts.tokens_per_s_per_gpu && tokens > 0 && world > 0) {
-    facts.tokens_per_s_per_gpu = tokens / (facts.step_time->median_s * world);
-    facts.are_tokens_derived = true;
-  }
+  facts.step_time->steady_batches = std::move(seconds.batches);
+  derive_tokens(std::nullopt, facts);
 }
 
 /// Steps that the lines cover: the first line stands for those since the start.
@@ -452,7 +468,11 @@ RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& op
   read_single_facts(parts, facts);
   note_other_release(parts, facts);
   read_echoed_config(facts);
-  if (facts.config) take_configured_sizes(*facts.config, facts);
+  if (facts.config) {
+    // A log has its command as it was started: nobody says otherwise.
+    take_size(facts.world_size, facts.config->world_size);
+    take_configured_sizes(*facts.config, facts);
+  }
   read_local_batch(parts, facts);
   add_up_parameters(parts, facts);
   for (const StepLine& step : facts.steps) {
@@ -485,16 +505,19 @@ RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& optio
 void take_configured_sizes(const spec::dialects::RunConfig& config, RunFacts& facts) {
   const spec::PlanKnobs& knobs = config.knobs;
   ParallelSizes& sizes = facts.parallel;
-  take_size(facts.world_size, config.world_size);
+  take_size(facts.world_size, config.stated_world_size);
   for (const ParallelSizeRow& row : kParallelSizes) {
     if (row.knob != nullptr) take_size(sizes.*row.size, knobs.*row.knob);
   }
-  const auto replica = std::max<int64_t>(knobs.replica_ranks(), 1);
+  const int64_t replica = sizes.tp.value_or(1) * sizes.cp.value_or(1) * sizes.pp.value_or(1);
   if (facts.world_size && *facts.world_size % replica == 0) {
     take_size(sizes.dp, *facts.world_size / replica);
   }
   take_size(facts.micro_batch_size, knobs.micro_batch_size);
-  take_size(facts.global_batch_size, config.global_batch_size);
+  // One that is not said follows from the ranks.
+  if (!config.is_batch_derived || facts.world_size) {
+    take_size(facts.global_batch_size, config.global_batch_size);
+  }
   take_size(facts.seq_length, config.seq_length);
   if (facts.model_name.empty()) facts.model_name = config.model_name;
 }

@@ -43,14 +43,21 @@ struct ParallelSizeRow {
 /// In the usual order.
 std::span<const ParallelSizeRow> parallel_sizes();
 
+/// What the steps of a line were made of; 0: the line does not say it.
+struct StepBatch {
+  double num_sequences = 0;
+  double seq_length = 0;
+};
+
 /// Time of one step. Each line of a log is a mean over `interval` steps, which hides their
 /// variation.
 struct StepTime {
   double median_s = 0;
   double min_s = 0;
   double max_s = 0;
-  std::vector<double> steady_s;  ///< one for each line that counts
-  int64_t num_lines = 0;         ///< lines that count; the warm-up is left out
+  std::vector<double> steady_s;           ///< one for each line that counts
+  std::vector<StepBatch> steady_batches;  ///< of the same lines; empty: not known
+  int64_t num_lines = 0;                  ///< lines that count; the warm-up is left out
   int64_t interval = 1;
   bool has_warmup = false;  ///< the warm-up is included, as there are no other lines
   bool is_derived = false;  ///< from tokens or samples per second
@@ -102,7 +109,7 @@ struct RunFacts {
   std::optional<int64_t> micro_batch_size;
   std::optional<int64_t> global_batch_size;
   std::optional<int64_t> seq_length;
-  std::optional<double> tokens_per_step;  ///< of all ranks
+  std::optional<double> tokens_per_step;  ///< of all ranks; where batches grow, of the last
 
   std::optional<StepTime> step_time;
   std::optional<double> tokens_per_s_per_gpu;
@@ -142,7 +149,8 @@ RunFacts facts_of_logs(const std::vector<ForeignLog>& logs, const RunOptions& op
 /// base::UsageError where one cannot be read.
 RunFacts read_run(const std::vector<std::string>& paths, const RunOptions& options = {});
 
-/// Fills the sizes that are not known with those of a configuration.
+/// Fills the sizes that are not known with those of a configuration; the ranks only where nobody
+/// may say otherwise than it.
 void take_configured_sizes(const spec::dialects::RunConfig& config, RunFacts& facts);
 
 /// The sizes of a model in words, "48 layers, hidden size 2048", as far as a configuration says

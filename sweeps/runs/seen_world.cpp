@@ -1,9 +1,32 @@
 #include "sweeps/runs/seen_world.h"
 
-#include "engine/spec/plan_knobs.h"
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sweeps/runs/other_config.h"
 
 namespace moetune::sweeps {
 namespace {
+
+/// Whether torchtitan is told how many shards there are; by default they are as many as fit.
+bool has_all_degrees(const spec::dialects::RunConfig& config) {
+  constexpr std::string_view kShards = "data_parallel_shard_degree";
+  return std::ranges::any_of(config.stated, [&](const spec::dialects::StatedSetting& setting) {
+    return setting.key.ends_with(kShards) && setting.value != "-1";
+  });
+}
+
+void note_default_world(RunDiagnosis& diagnosis) {
+  const std::string& source = diagnosis.config_source;
+  diagnosis.notes.push_back(
+      fmt::format("{} starts {} ranks where nobody says otherwise, and no log or trace says how "
+                  "many there were: "
+                  "ranks, dp and tokens/s are left out; say them with --gpus",
+                  source.empty() ? "the command" : source, diagnosis.config->world_size));
+}
+
+}  // namespace
 
 std::optional<int64_t> seen_world_size(const RunDiagnosis& diagnosis) {
   if (diagnosis.facts && diagnosis.facts->world_size) return diagnosis.facts->world_size;
@@ -15,26 +38,24 @@ std::optional<int64_t> seen_world_size(const RunDiagnosis& diagnosis) {
   return std::nullopt;
 }
 
-}  // namespace
-
 std::optional<int64_t> world_size_of(const RunDiagnosis& diagnosis) {
   if (diagnosis.config && diagnosis.config->world_size > 0) return diagnosis.config->world_size;
   return seen_world_size(diagnosis);
 }
 
-void take_seen_world(RunDiagnosis& diagnosis) {
+void take_seen_world(int64_t said_devices, RunDiagnosis& diagnosis) {
   if (!diagnosis.config || diagnosis.config->stated_world_size > 0) return;
   spec::dialects::RunConfig& config = *diagnosis.config;
-  const std::optional<int64_t> seen = seen_world_size(diagnosis);
-  spec::PlanKnobs knobs = config.knobs;
+  std::optional<int64_t> seen = seen_world_size(diagnosis);
+  if (!seen && said_devices > 0) seen = said_devices;
   // torchtitan's degrees say its ranks.
   const bool is_open = config.dialect != spec::dialects::Dialect::torchtitan;
-  if (!seen || *seen == config.world_size || !is_open || !spec::set_dp_for(*seen, knobs)) return;
-  config.knobs = knobs;
-  config.world_size = *seen;
-  if (config.is_batch_derived) {
-    config.global_batch_size = int64_t{knobs.micro_batch_size} * knobs.dp;
+  if (!seen) {
+    diagnosis.has_default_world = config.world_size > 0 && (is_open || !has_all_degrees(config));
+    if (diagnosis.has_default_world) note_default_world(diagnosis);
+    return;
   }
+  if (*seen != config.world_size && is_open) take_world_size(*seen, config);
 }
 
 }  // namespace moetune::sweeps

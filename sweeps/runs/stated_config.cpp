@@ -211,7 +211,8 @@ StatedConfig config_of_files(const RunFolder& files, const RunFacts* logged, int
       }
       if (stated.config || !config) continue;
       if (logged != nullptr) {
-        if (std::string other = of_other_run(*config, candidate.path, *logged); !other.empty()) {
+        if (std::string other = of_other_run(candidate.path, *logged, *config, notes);
+            !other.empty()) {
           of_others.push_back(std::move(other));
           continue;
         }

@@ -4,12 +4,17 @@
 
 #include <algorithm>
 #include <boost/test/unit_test.hpp>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "engine/spec/dialects/run_config.h"
+#include "reports/diagnosis_page.h"
+#include "sweeps/runs/compared_runs.h"
+#include "sweeps/runs/diagnosis_report.h"
 #include "sweeps/runs/echoed_config.h"
 #include "sweeps/runs/other_config.h"
+#include "sweeps/runs/secrets.h"
 #include "tests/import/trace_texts.h"
 #include "tests/profiler/temp_folder.h"
 #include "tests/runs/golden_logs.h"
@@ -232,6 +237,213 @@ BOOST_AUTO_TEST_CASE(models_of_two_sizes_contradict) {
       golden_logs::megatron_steps(1, 3);
   BOOST_TEST(text_of(contradictions_of(command_with(""), log)) ==
              R"(["micro-batch 1 where the log says 2","layers 4 where the log says 48"])");
+}
+
+BOOST_AUTO_TEST_CASE(what_alone_was_said_anew_at_the_start_is_a_note) {
+  const Folder folder;
+  folder.write("train.log", kRanks8 + golden_logs::megatron_steps(1, 9));
+  const std::string sizes = "--tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 ";
+  folder.write("run.sh", command_with(sizes + "--global-batch-size 64"));
+  const RunDiagnosis ranks = folder.diagnosis();
+  BOOST_TEST_REQUIRE(ranks.config.has_value());
+  BOOST_TEST(ranks.config->world_size == 8);
+  BOOST_TEST(ranks.config->knobs.dp == 2);
+  const std::string script = folder.path + "/run.sh";
+  const std::string note = script +
+                           " says ranks 16 where the log says 8: the log counts, and the " +
+                           "rest of " + script + " is used";
+  BOOST_TEST(std::ranges::count(ranks.notes, note) == 1, text_of(ranks.notes));
+  BOOST_TEST(to_json(ranks)["run"]["parallel"]["dp"] == 2);
+  // 64 x 128 tokens in a second on 8 devices.
+  BOOST_TEST(to_json(ranks)["run"]["tokens_per_s_per_gpu"] == 1024.0);
+  folder.write("run.sh",
+               "torchrun pretrain_gpt.py --bf16 --seq-length 128 --micro-batch-size 1 "
+               "--num-layers 4 --hidden-size 64 --num-attention-heads 4 " +
+                   sizes + "--global-batch-size 512\n");
+  const RunDiagnosis batch = folder.diagnosis();
+  BOOST_TEST_REQUIRE(batch.config.has_value());
+  BOOST_TEST(batch.config->global_batch_size == 64);
+  // A script that was changed is of another run.
+  folder.write("run.sh", command_with("--tensor-model-parallel-size 4 --global-batch-size 64 "
+                                      "--pipeline-model-parallel-size 2"));
+  BOOST_TEST(folder.diagnosis().has_other_config);
+}
+
+// Its command line says settings of a file anew.
+BOOST_AUTO_TEST_CASE(a_file_of_torchtitan_gives_way_to_its_command_line) {
+  const Folder folder;
+  const std::string prefix = "[rank0]:[titan] 2026-03-04 05:06:01,089 - root - INFO - ";
+  folder.write("train.log",
+               prefix +
+                   "Building device mesh with parallelism: pp=1, dp_replicate=1, dp_shard=4, cp=1, "
+                   "tp=2, ep=1\n" +
+                   prefix +
+                   "step:  1  loss:  9.5  memory: 61.25GiB(77.43%)  tps: 5,000  tflops: 210\n");
+  const std::string training = "[training]\nlocal_batch_size = 2\nseq_len = 8192\n[parallelism]\n";
+  folder.write("train.toml", training + "tensor_parallel_degree = 1\n");
+  const RunDiagnosis diagnosis = folder.diagnosis();
+  BOOST_TEST_REQUIRE(diagnosis.config.has_value());
+  BOOST_TEST(diagnosis.config->knobs.tp == 2);
+  BOOST_TEST(diagnosis.config->knobs.dp == 4);
+  folder.write("train.toml",
+               training + "tensor_parallel_degree = 1\ncontext_parallel_degree = 2\n");
+  BOOST_TEST(folder.diagnosis().has_other_config);
+}
+
+namespace {
+
+/// Eight sequences for each 100 ms; the batch grows with step 6. `batch_words`: of the first steps.
+std::string growing_steps(const std::string& batch_words) {
+  std::string text;
+  for (int step = 1; step <= 9; ++step) {
+    std::string line = golden_logs::megatron_step(step);
+    const bool is_large = step > 5;
+    const auto put = [&](const std::string& from, const std::string& to) {
+      line.replace(line.find(from), from.size(), to);
+    };
+    put("(ms): 1000.0", is_large ? "(ms): 3200.0" : "(ms): 800.0");
+    put("global batch size:    64 |",
+        is_large && !batch_words.empty() ? "global batch size: 256 |" : batch_words);
+    text += line;
+  }
+  return text;
+}
+
+}  // namespace
+
+BOOST_AUTO_TEST_CASE(each_step_counts_by_its_own_batch) {
+  const std::string flags =
+      "--tensor-model-parallel-size 2 --global-batch-size 256 --rampup-batch-size 64 192 320";
+  const Folder folder;
+  folder.write("run.sh", command_with(flags));
+  folder.write("train.log", growing_steps("global batch size:    64 |"));
+  const json run = to_json(folder.diagnosis())["run"];
+  // 80 sequences of 128 tokens a second on 16 devices, at every step.
+  BOOST_TEST(run["tokens_per_s_per_gpu"] == 640.0);
+  BOOST_TEST(run["tokens_per_s_is_derived"] == true);
+  // The log alone knows its ranks, and echoes the length.
+  const std::string echo =
+      "using world size: 16, data-parallel size: 8\n"
+      "------------------------ arguments ------------------------\n"
+      "  seq_length ...................................... 128\n"
+      "-------------------- end of arguments ---------------------\n";
+  const RunFacts alone = golden_logs::facts_of(echo + growing_steps("global batch size:    64 |"));
+  BOOST_TEST(alone.tokens_per_s_per_gpu.value_or(0) == 640.0);
+  // Nobody knows which step had which.
+  folder.write("train.log", growing_steps(""));
+  const json unknown = to_json(folder.diagnosis())["run"];
+  BOOST_TEST(unknown["global_batch_size"] == 256);
+  BOOST_TEST(unknown["tokens_per_s_per_gpu"].is_null());
+}
+
+BOOST_AUTO_TEST_CASE(ranks_by_default_are_not_told_as_those_of_the_run) {
+  const std::string flags =
+      " pretrain_gpt.py --bf16 --num-layers 4 --hidden-size 64 --num-attention-heads 4 "
+      "--seq-length 128 --micro-batch-size 1 --tensor-model-parallel-size 2 --global-batch-size "
+      "64\n";
+  for (const std::string launcher : {"torchrun --nproc-per-node 8 --nnodes $SLURM_NNODES",
+                                     "N=${N:-1}\ntorchrun --nproc-per-node 8 --nnodes $N"}) {
+    const Folder folder;
+    folder.write("train.log", golden_logs::megatron_steps(1, 9));
+    folder.write("run.sh", launcher + flags);
+    const RunDiagnosis diagnosis = folder.diagnosis();
+    const json run = to_json(diagnosis)["run"];
+    BOOST_TEST(run["world_size"].is_null());
+    BOOST_TEST(run["parallel"]["dp"].is_null());
+    BOOST_TEST(run["parallel"]["tp"] == 2);
+    BOOST_TEST(run["tokens_per_s_per_gpu"].is_null());
+    BOOST_TEST(text_of(diagnosis.notes).find("starts 8 ranks where nobody says otherwise") !=
+                   std::string::npos,
+               text_of(diagnosis.notes));
+    // Unless the user says them.
+    const json told = to_json(diagnose_run({folder.path}, {.num_devices = 32}))["run"];
+    BOOST_TEST(told["world_size"] == 32);
+    BOOST_TEST(told["parallel"]["dp"] == 16);
+    BOOST_TEST(told["tokens_per_s_per_gpu"] == 256.0);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(traces_tell_the_layout_before_a_command) {
+  const Folder folder;
+  tests::EventText events;
+  for (int i = 0; i < 40; ++i) {
+    events.call(100 * i, 1, i + 1)
+        .add(R"({"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce", "pid": 0,
+            "tid": 7, "ts": )" +
+             std::to_string(100 * i + 9) + R"(, "dur": 90, "args": {"stream": 7, "correlation": )" +
+             std::to_string(i + 1) + R"(, "Collective name": "allreduce", "Group size": 4,
+            "Process Group Name": "3", "In msg nelems": 4, "dtype": "BFloat16",
+            "Process Group Description": "TENSOR_MODEL_PARALLEL_GROUP"}})");
+  }
+  folder.write("trace.json", events.json(R"(, "distributedInfo": {"rank": 0, "world_size": 16})"));
+  folder.write("run.sh", command_with("--tensor-model-parallel-size 2 --global-batch-size 64"));
+  const RunDiagnosis diagnosis = folder.diagnosis();
+  const json run = to_json(diagnosis)["run"];
+  BOOST_TEST(run["parallel"]["tp"] == 4);
+  BOOST_TEST(run["parallel"]["pp"] == 1);
+  BOOST_TEST(run["parallel_by_traces"] == json::array({"tp"}));
+  BOOST_TEST(text_of(diagnosis.notes)
+                     .find("the configuration says tp 2, the traces have such "
+                           "groups of 4 ranks") != std::string::npos,
+             text_of(diagnosis.notes));
+  // Of two runs nothing follows.
+  BOOST_TEST(run["parallel"]["dp"].is_null());
+  BOOST_TEST(run["tokens_per_s_per_gpu"].is_null());
+}
+
+BOOST_AUTO_TEST_CASE(secrets_are_not_told) {
+  const Folder folder;
+  folder.write("train.log", golden_logs::megatron_steps(1, 9));
+  const auto write = [&](const std::string& key) {
+    folder.write("run.sh", command_with("--wandb-api-key " + key + " --hf-token=" + key +
+                                        " --tokenizer-type NullTokenizer --max-tokens 5 "
+                                        "--moe-token-dispatcher-type alltoall --global-batch-size "
+                                        "64 --eod-token word --db-password " +
+                                        key));
+  };
+  write("hunter2");
+  const RunDiagnosis first = folder.diagnosis();
+  const std::string config = line_of(first, "config");
+  for (const std::string& text : {to_json(first).dump(), run_text(first, std::nullopt), config,
+                                  reports::render_diagnosis(diagnosis_page(first, "run"))}) {
+    BOOST_TEST(text.find("hunter2") == std::string::npos, text);
+  }
+  for (const char* part :
+       {"--wandb-api-key ***", "--hf-token ***", "--tokenizer-type NullTokenizer", "--max-tokens 5",
+        "--moe-token-dispatcher-type alltoall", "--eod-token word", "--db-password ***"}) {
+    BOOST_TEST(config.find(part) != std::string::npos, config);
+  }
+  // Nor in what differs.
+  write("hunter3");
+  const std::string differing =
+      comparison_text(compare_runs(first, folder.diagnosis()), std::nullopt);
+  BOOST_TEST(differing.find("hunter") == std::string::npos, differing);
+}
+
+BOOST_AUTO_TEST_CASE(names_of_secrets) {
+  for (const char* name : {"--wandb-api-key", "AWS_ACCESS_KEY_ID", "HF_TOKEN", "--token",
+                           "logger.wandb_api_key", "s3.secret", "DB_PASSWORD", "--auth-token"}) {
+    BOOST_TEST(is_secret(name, "abc"), name);
+    BOOST_TEST(!is_secret(name, "true"), name);
+  }
+  for (const char* name :
+       {"--tokenizer-type", "--max-tokens", "--moe-token-dispatcher-type", "key_value_channels",
+        "--kv-channels", "--pad-token", "num_experts_per_token", "--data-cache-path", "--keys"}) {
+    BOOST_TEST(!is_secret(name, "abc"), name);
+  }
+  BOOST_TEST(!is_secret("--image-end-token", "7"));
+  BOOST_TEST(!is_secret("--any-token", "7"));
+  BOOST_TEST(without_secrets("A_TOKEN='x y'; run --api-key \"q\" --lr 1 --password=p --x") ==
+             "A_TOKEN=***; run --api-key *** --lr 1 --password=*** --x");
+}
+
+BOOST_AUTO_TEST_CASE(one_step_of_nan_is_one_step) {
+  std::string text = golden_logs::megatron_steps(1, 3);
+  std::string last = golden_logs::megatron_step(4);
+  last.replace(last.find("5.500000E+00"), 12, "NAN");
+  const Folder folder;
+  folder.write("train.log", text + last);
+  BOOST_TEST(line_of(folder.diagnosis(), "loss") == "nan at the end, 1 step of NaN");
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -207,12 +207,13 @@ BOOST_FIXTURE_TEST_CASE(a_pipeline_without_a_command_has_remedies, Diagnose) {
   BOOST_TEST(run["run"]["parallel_by_traces"] == json::array({"pp"}));
   BOOST_TEST(notes_of(run).find("the groups in the traces (pp 4)") != std::string::npos,
              notes_of(run));
-  // A configuration of one stage is hardly that of the run; but it is what was said.
+  // A configuration of one stage is hardly that of the run; but what to change is told from it.
   const json other = document({trace, "--run",
                                "torchrun --nproc_per_node=4 pretrain_gpt.py --bf16 --num-layers 4 "
                                "--hidden-size 64 --num-attention-heads 4 --seq-length 128 "
                                "--micro-batch-size 1 --global-batch-size 4"});
-  BOOST_TEST(other["run"]["parallel_by_traces"].empty());
+  BOOST_TEST(other["run"]["parallel"]["pp"] == 4);
+  BOOST_TEST(other["run"]["parallel_by_traces"] == json::array({"pp"}));
   BOOST_TEST(notes_of(other).find("the configuration says pp 1, the traces have such groups of 4 "
                                   "ranks") != std::string::npos,
              notes_of(other));

@@ -506,6 +506,8 @@ void take_configured_sizes(const spec::dialects::RunConfig& config, RunFacts& fa
   const spec::PlanKnobs& knobs = config.knobs;
   ParallelSizes& sizes = facts.parallel;
   take_size(facts.world_size, config.stated_world_size);
+  // Experts are usually as attention, which traces may know to be of another size.
+  if (knobs.etp == knobs.tp && sizes.tp) take_size(sizes.etp, *sizes.tp);
   for (const ParallelSizeRow& row : kParallelSizes) {
     if (row.knob != nullptr) take_size(sizes.*row.size, knobs.*row.knob);
   }

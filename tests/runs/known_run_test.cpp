@@ -380,6 +380,7 @@ BOOST_AUTO_TEST_CASE(traces_tell_the_layout_before_a_command) {
   const RunDiagnosis diagnosis = folder.diagnosis();
   const json run = to_json(diagnosis)["run"];
   BOOST_TEST(run["parallel"]["tp"] == 4);
+  BOOST_TEST(run["parallel"]["etp"] == 4);
   BOOST_TEST(run["parallel"]["pp"] == 1);
   BOOST_TEST(run["parallel_by_traces"] == json::array({"tp"}));
   BOOST_TEST(text_of(diagnosis.notes)

@@ -75,7 +75,8 @@ double mixer_calls(const PlanRun& run, Mixer mixer) {
     default:  // Mamba-2 was not counted
       break;
   }
-  if (run.knobs.cp > 1 && mixer != Mixer::mamba) {
+  const bool is_split = run.knobs.own_tokens(1.0) < 1;  // the sequence, between ranks
+  if (is_split && mixer != Mixer::mamba) {
     sum += run.knobs.exchanges_heads() ? calls::kHeads : calls::kRing;
   }
   return sum;

@@ -42,23 +42,12 @@ std::vector<Counted> counted_layers() {
       {"allgather", 3400, [](M&, K& k) { k.dispatcher = Dispatcher::allgather; }},
       {"deepep", 3428, [](M&, K& k) { k.dispatcher = Dispatcher::deepep; }},
       {"hybridep", 2959, [](M&, K& k) { k.dispatcher = Dispatcher::hybridep; }},
-      {"hybridep overlap", 3847,
-       [](M&, K& k) {
-         k.dispatcher = Dispatcher::hybridep;
-         k.overlap_moe_expert_parallel_comm = true;
-       }},
       {"hybridep full", 4967,
        [](M&, K& k) {
          k.dispatcher = Dispatcher::hybridep;
          k.recompute = {PlanRecompute::full};
        }},
-      {"deepep overlap", 4295,
-       [](M&, K& k) {
-         k.dispatcher = Dispatcher::deepep;
-         k.overlap_moe_expert_parallel_comm = true;
-       }},
       {"tp 2", 3903, [](M&, K& k) { k.tp = 2; }},
-      {"overlap", 4646, [](M&, K& k) { k.overlap_moe_expert_parallel_comm = true; }},
       {"cp 2 p2p", 4497, [](M&, K& k) { k.cp = 2; }},
       {"cp 2 a2a", 5147,
        [](M&, K& k) {

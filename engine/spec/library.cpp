@@ -25,6 +25,11 @@ constexpr std::array kShelves = {
 
 constexpr std::array<std::string_view, 2> kEndings = {".json", ".txt"};
 
+bool has_ending(std::string_view file) {
+  return std::ranges::any_of(kEndings,
+                             [&](std::string_view ending) { return file.ends_with(ending); });
+}
+
 const ShelfRow& row_of(Shelf shelf) {
   return *std::ranges::find(kShelves, shelf, &ShelfRow::shelf);
 }
@@ -35,11 +40,8 @@ std::vector<fs::path> files_on(Shelf shelf) {
   std::error_code error;
   for (fs::directory_iterator entry(share_folder() / row_of(shelf).folder, error), end;
        !error && entry != end; entry.increment(error)) {
-    const std::string file = entry->path().filename();
-    const bool has_ending = std::ranges::any_of(
-        kEndings, [&](std::string_view ending) { return file.ends_with(ending); });
     std::error_code ignored;
-    if (has_ending && entry->is_regular_file(ignored)) files.push_back(entry->path());
+    if (has_ending(entry->path().native()) && entry->is_regular_file(ignored)) files.push_back(entry->path());
   }
   std::ranges::sort(files, {}, [](const fs::path& file) { return library_name(file.native()); });
   return files;
@@ -103,7 +105,8 @@ std::vector<std::string> library_names(Shelf shelf) {
 }
 
 std::string find_in_library(Shelf shelf, std::string_view name) {
-  if (name.find('/') != std::string_view::npos) return {};
+  // A file that is missing is no name.
+  if (name.find('/') != std::string_view::npos || has_ending(name)) return {};
   const std::string wanted = library_name(name);
   for (const fs::path& file : files_on(shelf)) {
     if (library_name(file.native()) == wanted) return file;
@@ -112,7 +115,8 @@ std::string find_in_library(Shelf shelf, std::string_view name) {
 }
 
 std::string likely_in_library(Shelf shelf, std::string_view name) {
-  if (name.find('/') != std::string_view::npos) return {};
+  // A file that is missing is no name.
+  if (name.find('/') != std::string_view::npos || has_ending(name)) return {};
   const std::string wanted = library_name(name);
   std::vector<fs::path> same;
   std::vector<fs::path> longer;

@@ -182,14 +182,14 @@ std::optional<std::vector<std::string>> EditedCommand::change_to(const RunConfig
         take_out(setting.key, edits);
       }
     }
-    for (int round = 0; round < kMostRounds && !is_target; ++round) {
-      bool has_changed = false;
+    bool has_changed = true;
+    for (int round = 0; round < kMostRounds && has_changed; ++round) {
+      has_changed = false;
       for (const SettingChange& change : changes_to(target)) {
         has_changed = apply(change, edits) || has_changed;
       }
-      is_target = !has_changed;
     }
-    is_target = is_target && changes_to(target).empty();
+    is_target = changes_to(target).empty();
   } catch (const base::UsageError&) {
     is_target = false;
   }

@@ -82,6 +82,8 @@ void take_sizes(const Family& family, const spec::Source& source, json& model) {
       }
       if (value.is_array() && may_be_list(family, key)) continue;
       if (value.is_string()) take_text_as_number(value);
+      // None, where a family does not read it; what needs it is refused where it is read.
+      if (value.is_number_integer() && value == 0) continue;
       value = spec::JsonReader(model, source, "", spec::NullIs::absent)
                   .integer(*spec::find_model_key(name));
     }

@@ -111,7 +111,7 @@ BOOST_AUTO_TEST_CASE(a_short_name_is_that_of_one_file) {
   for (const char* name : {"qwen330b-a3b", "qwen3-30b", "Qwen3_30B"}) {
     BOOST_TEST(likely_in_library(Shelf::model, name).ends_with("/qwen3_30b_a3b.json"), name);
   }
-  for (const char* name : {"qwen3", "mixtral", "qwen3-3", "", "x/deepseekv3"}) {
+  for (const char* name : {"qwen3", "mixtral", "qwen3-3", "", "x/deepseekv3", "deepseekv3.json"}) {
     BOOST_TEST(likely_in_library(Shelf::model, name) == "", name);
   }
 }

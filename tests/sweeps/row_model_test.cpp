@@ -103,6 +103,14 @@ BOOST_AUTO_TEST_CASE(defaults_of_a_family_are_told) {
   BOOST_TEST(read(model).model.shared_ffn_size == 0);
 }
 
+// 0 is a size of what a family does not have.
+BOOST_AUTO_TEST_CASE(a_size_of_nothing_is_no_mistake) {
+  const json dense = model_in("bridge-101");
+  BOOST_TEST(with(dense, {{"n_shared_experts", 0}}).shared_ffn_size == 0);
+  const spec::ModelSpec model = with(dense, {{"intermediate_size", 0}});
+  BOOST_TEST(model.num_experts > 0);
+}
+
 BOOST_AUTO_TEST_CASE(shared_experts_and_latent_attention_are_read) {
   const json gpt = model_in("golden-022");
   BOOST_TEST(with(gpt, {{"moe_shared_expert_intermediate_size", 4096}}).shared_ffn_size == 4096);

@@ -41,7 +41,8 @@ std::vector<fs::path> files_on(Shelf shelf) {
   for (fs::directory_iterator entry(share_folder() / row_of(shelf).folder, error), end;
        !error && entry != end; entry.increment(error)) {
     std::error_code ignored;
-    if (has_ending(entry->path().native()) && entry->is_regular_file(ignored)) files.push_back(entry->path());
+    if (has_ending(entry->path().native()) && entry->is_regular_file(ignored))
+      files.push_back(entry->path());
   }
   std::ranges::sort(files, {}, [](const fs::path& file) { return library_name(file.native()); });
   return files;

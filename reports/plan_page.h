@@ -13,7 +13,7 @@
 
 namespace moetune::reports {
 
-/// A prediction and where it lies in about four of five cases.
+/// A prediction and where it lies in about nine of ten cases.
 struct PlanFigure {
   double value = 0;
   double low = 0;

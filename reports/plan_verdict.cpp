@@ -219,7 +219,7 @@ std::string plan_table(const PlanPage& page) {
   }
   return html +
          "</tbody></table></div>\n<p class=\"note\">TFLOP/s and tokens/s are of one device; in "
-         "grey, where the figure lies in about four of five cases. Load: it fits while the "
+         "grey, where the figure lies in about nine of ten cases. Load: it fits while the "
          "busiest rank's experts get at most so many times their share.</p>\n";
 }
 
@@ -341,7 +341,7 @@ std::string plan_basis(const PlanPage& page) {
   }
   return html +
          "<li>Nothing was run. Step times are sums in closed form, the played step is a check of "
-         "who waits for whom. Intervals hold about four of five published runs.</li>\n</ul>\n";
+         "who waits for whom. Intervals hold about nine of ten published runs.</li>\n</ul>\n";
 }
 
 }  // namespace moetune::reports

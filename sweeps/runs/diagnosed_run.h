@@ -36,8 +36,8 @@ struct RunDiagnosis {
   std::string config_source;       ///< the file or option that says it; empty: the log
   bool has_unread_config = false;  ///< one was named or found that is not understood
   bool has_other_config = false;   ///< one was named or found that is of another run than the logs
-  /// Its ranks are what a script starts where nobody says otherwise: nothing tells how many there
-  /// were.
+  /// Its ranks are what a script starts where nobody says otherwise: nothing that fits tells how
+  /// many there were.
   bool has_default_world = false;
   ParallelSizes traced_sizes;  ///< that the groups in the traces tell and no log does
   std::vector<Remedy> remedies;

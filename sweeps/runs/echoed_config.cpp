@@ -86,9 +86,6 @@ std::vector<std::string> words_of_flag(std::string_view value) {
   return words;
 }
 
-bool is_absent(std::string_view value) {
-  return value.empty() || value == "None" || value == "null" || value == "[]" || value == "()";
-}
 bool is_false(std::string_view value) { return value == "False" || value == "false"; }
 bool is_true(std::string_view value) { return value == "True" || value == "true"; }
 
@@ -184,6 +181,10 @@ constexpr std::array kDialects = {
 };
 
 }  // namespace
+
+bool is_absent(std::string_view value) {
+  return value.empty() || value == "None" || value == "null" || value == "[]" || value == "()";
+}
 
 std::optional<Dialect> dialect_of(Framework framework) {
   for (const FrameworkDialect& row : kDialects) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "engine/spec/dialects/concepts.h"
@@ -18,6 +19,9 @@ std::string import_text(const std::vector<EchoedSetting>& settings,
 /// The row of the tables that a setting of an echo belongs to, by its name there; null: of none.
 const spec::dialects::Row* row_of_echoed(const std::string& key, EchoedConfig::Form form,
                                          spec::dialects::Dialect dialect);
+
+/// Whether a setting's value says that it is not set.
+bool is_absent(std::string_view value);
 
 /// Which dialect a framework's words are.
 std::optional<spec::dialects::Dialect> dialect_of(Framework framework);

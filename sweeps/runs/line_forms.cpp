@@ -387,8 +387,8 @@ bool read_nemo_bar(std::string_view text, size_t at, LogCollector& log) {
   const auto done = leading_integer(counter);
   const auto all = integer_behind(counter, "/");
   constexpr int64_t kMostSteps = 1'000'000'000;
-  if (!epoch || *epoch < 0 || *epoch > kMostSteps || !done || !all || *all < 1 ||
-      *all > kMostSteps / (*epoch + 1)) {
+  if (!epoch || *epoch < 0 || *epoch > kMostSteps || !done || *done < 0 || *done > kMostSteps ||
+      !all || *all < 1 || *all > kMostSteps / (*epoch + 1)) {
     return false;
   }
   const std::string_view pairs = text.substr(bracket + 2);

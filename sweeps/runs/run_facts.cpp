@@ -384,6 +384,14 @@ void read_named_sizes(const AttemptParts& parts, RunFacts& facts) {
   }
 }
 
+/// Ranks that hold the model once; 0: more than can be counted, as sizes of a log may be anything.
+int64_t replica_ranks(const ParallelSizes& sizes) {
+  int64_t ranks = sizes.tp.value_or(1);
+  const bool is_too_much = __builtin_mul_overflow(ranks, sizes.cp.value_or(1), &ranks) ||
+                           __builtin_mul_overflow(ranks, sizes.pp.value_or(1), &ranks);
+  return is_too_much ? 0 : ranks;
+}
+
 /// Where a log has no configuration: a pipeline cuts the local batch into micro-batches, of which
 /// the log does not say the size.
 void read_local_batch(const AttemptParts& parts, RunFacts& facts) {
@@ -511,8 +519,8 @@ void take_configured_sizes(const spec::dialects::RunConfig& config, RunFacts& fa
   for (const ParallelSizeRow& row : kParallelSizes) {
     if (row.knob != nullptr) take_size(sizes.*row.size, knobs.*row.knob);
   }
-  const int64_t replica = sizes.tp.value_or(1) * sizes.cp.value_or(1) * sizes.pp.value_or(1);
-  if (facts.world_size && *facts.world_size % replica == 0) {
+  const int64_t replica = replica_ranks(sizes);
+  if (replica > 0 && facts.world_size && *facts.world_size % replica == 0) {
     take_size(sizes.dp, *facts.world_size / replica);
   }
   take_size(facts.micro_batch_size, knobs.micro_batch_size);

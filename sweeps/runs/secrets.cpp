@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/spec/dialects/concepts.h"
@@ -60,21 +61,136 @@ bool is_choice(std::string_view value) {
          value == "none" || value == "null";
 }
 
-/// The next word of a shell's command, with the blanks in front of it left in `rest`.
-size_t end_of_word(std::string_view rest) {
-  char quote = 0;
-  for (size_t i = 0; i < rest.size(); ++i) {
-    const char c = rest[i];
-    if (quote != 0) {
-      if (c == quote) quote = 0;
-    } else if (c == '\'' || c == '"') {
-      quote = c;
-    } else if (std::isspace(static_cast<unsigned char>(c)) != 0 || c == ';') {
-      return i;
+bool may_name_secret(std::string_view name) {
+  const Words words = words_of_name(name);
+  return names_secret(words) || names_token(words);
+}
+
+bool is_blank(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
+bool is_quote(char c) { return c == '\'' || c == '"'; }
+/// What a name may stand behind. A backslash belongs to a quote or blank behind it.
+bool ends_name(char c) {
+  return is_blank(c) || is_quote(c) || c == '=' || c == ',' || c == ';' || c == '\\';
+}
+
+/// Goes through a shell's command from its front to its end, once.
+class CommandScan {
+ public:
+  explicit CommandScan(std::string_view command) : rest_(command) {}
+
+  std::string without_secrets() {
+    while (!rest_.empty()) {
+      size_t length = 0;
+      while (length < rest_.size() && !ends_name(rest_[length])) ++length;
+      const std::string_view name = rest_.substr(0, length);
+      keep(length);
+      const bool has_value = rest_.starts_with('=');
+      const bool is_flag = name.starts_with('-') && !rest_.empty() && is_blank(rest_.front());
+      if ((has_value || is_flag) && may_name_secret(name)) {
+        if (has_value) keep(1);
+        if (is_flag) keep_blanks();
+        if (!is_flag || !rest_.starts_with('-')) take_value(name);
+      } else if (!rest_.empty()) {
+        const Piece piece = next_piece();
+        if (piece.quote != 0) turn(piece.quote);
+        keep(piece.length);
+      }
+    }
+    return std::move(text_);
+  }
+
+ private:
+  /// A character, with the backslashes in front of it.
+  struct Piece {
+    size_t length = 1;
+    char quote = 0;  ///< one of a few that are told apart by how deep they are escaped; 0: none
+    bool is_end = false;  ///< of a word, where no quote is open
+  };
+
+  void keep(size_t length) {
+    text_ += rest_.substr(0, length);
+    rest_.remove_prefix(length);
+  }
+
+  /// Also ends of lines that a backslash takes away.
+  void keep_blanks() {
+    while (!rest_.empty() && (is_blank(rest_.front()) || rest_.starts_with("\\\n"))) keep(1);
+  }
+
+  /// `at`: in the rest.
+  [[nodiscard]] Piece next_piece(size_t at = 0) const {
+    size_t end = at;
+    while (end < rest_.size() && rest_[end] == '\\') ++end;
+    const size_t num_escapes = end - at;
+    if (end == rest_.size()) return {.length = num_escapes};
+    const char c = rest_[end];
+    Piece piece{.length = num_escapes + 1};
+    if (is_quote(c)) {
+      // Between single quotes a backslash is one. Each level of double quotes adds some.
+      constexpr size_t kMostLevels = 3;
+      const bool is_plain = num_escapes % 2 == 0 || (c == '\'' && open_.ends_with('a'));
+      const size_t level = is_plain ? 0 : std::min((num_escapes + 1) / 2, kMostLevels);
+      piece.quote = static_cast<char>((c == '"' ? 'A' : 'a') + level);
+    } else if (num_escapes > 0 && num_escapes % 2 == 0) {
+      piece.length = num_escapes;
+    } else {
+      piece.is_end = num_escapes == 0 && (is_blank(c) || c == ';');
+    }
+    return piece;
+  }
+
+  /// Closes the quote, with those that were left open in it, or else opens it.
+  void turn(char quote) {
+    const size_t opened = open_.rfind(quote);
+    if (opened == std::string::npos) {
+      open_ += quote;
+    } else {
+      open_.resize(opened);
     }
   }
-  return rest.size();
-}
+
+  /// The end of the word at the front of the rest, or of the quotes that it stands in.
+  size_t end_of_value() {
+    const size_t num_around = open_.size();
+    size_t at = 0;
+    while (at < rest_.size()) {
+      const Piece piece = next_piece(at);
+      if (piece.is_end && open_.size() == num_around) break;
+      if (piece.quote != 0) {
+        const size_t opened = open_.rfind(piece.quote);
+        const bool closes_around = opened != std::string::npos && opened < num_around;
+        const size_t behind = at + piece.length;
+        const bool is_last =
+            behind == rest_.size() || is_blank(rest_[behind]) || rest_[behind] == ';';
+        if (closes_around && (at > 0 || is_last)) break;
+        // A value that begins with a quote is quoted, whatever was left open before.
+        if (closes_around) {
+          open_ += piece.quote;
+        } else {
+          turn(piece.quote);
+        }
+      }
+      at += piece.length;
+    }
+    // Quotes that the value opens and never closes are its own.
+    if (open_.size() > num_around) open_.resize(num_around);
+    return at;
+  }
+
+  void take_value(std::string_view name) {
+    const size_t length = end_of_value();
+    if (is_secret(name, rest_.substr(0, length))) {
+      text_ += kHidden;
+      rest_.remove_prefix(length);
+    } else {
+      keep(length);
+    }
+  }
+
+  std::string text_;
+  std::string_view rest_;
+  std::string open_;  ///< quotes, the innermost at the end
+};
 
 }  // namespace
 
@@ -89,7 +205,7 @@ bool is_secret(std::string_view key, std::string_view value,
 
 void hide_secrets(spec::dialects::RunConfig& config) {
   const auto hide = [&](std::string_view key, std::string& value) {
-    if (is_secret(key, value, config.dialect)) value = kHidden;
+    value = is_secret(key, value, config.dialect) ? std::string(kHidden) : without_secrets(value);
   };
   for (auto& [name, value] : config.environment) hide(name, value);
   for (auto& setting : config.unknown) hide(setting.key, setting.value);
@@ -97,30 +213,7 @@ void hide_secrets(spec::dialects::RunConfig& config) {
 }
 
 std::string without_secrets(std::string_view command) {
-  std::string text;
-  std::string_view flag;  // whose value may come next
-  while (!command.empty()) {
-    const size_t length = end_of_word(command);
-    if (length == 0) {
-      text += command.front();
-      command.remove_prefix(1);
-      continue;
-    }
-    const std::string_view word = command.substr(0, length);
-    command.remove_prefix(length);
-    const size_t sign = word.find('=');
-    const bool has_value = sign != std::string_view::npos;
-    if (!flag.empty() && !word.starts_with('-') && is_secret(flag, word)) {
-      text += kHidden;
-    } else if (has_value && is_secret(word.substr(0, sign), word.substr(sign + 1))) {
-      text += word.substr(0, sign + 1);
-      text += kHidden;
-    } else {
-      text += word;
-    }
-    flag = word.starts_with('-') && !has_value ? word : std::string_view();
-  }
-  return text;
+  return CommandScan(command).without_secrets();
 }
 
 }  // namespace moetune::sweeps

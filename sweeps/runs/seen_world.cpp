@@ -26,6 +26,17 @@ void note_default_world(RunDiagnosis& diagnosis) {
                   source.empty() ? "the command" : source, diagnosis.config->world_size));
 }
 
+/// `ranks`: seen, or else said by the user.
+void note_unfit_world(int64_t ranks, bool is_said, RunDiagnosis& diagnosis) {
+  const spec::PlanKnobs& knobs = diagnosis.config->knobs;
+  const std::string& source = diagnosis.config_source;
+  diagnosis.notes.push_back(
+      fmt::format("{} {} ranks, which are no multiple of tp {} x cp {} x pp {} of {}{}",
+                  is_said ? "--gpus says" : "the log or a trace says", ranks, knobs.tp, knobs.cp,
+                  knobs.pp, source.empty() ? "the configuration" : source,
+                  is_said ? ": ranks, dp and tokens/s are left out" : ""));
+}
+
 }  // namespace
 
 std::optional<int64_t> seen_world_size(const RunDiagnosis& diagnosis) {
@@ -47,7 +58,8 @@ void take_seen_world(int64_t said_devices, RunDiagnosis& diagnosis) {
   if (!diagnosis.config || diagnosis.config->stated_world_size > 0) return;
   spec::dialects::RunConfig& config = *diagnosis.config;
   std::optional<int64_t> seen = seen_world_size(diagnosis);
-  if (!seen && said_devices > 0) seen = said_devices;
+  const bool is_said = !seen && said_devices > 0;
+  if (is_said) seen = said_devices;
   // torchtitan's degrees say its ranks.
   const bool is_open = config.dialect != spec::dialects::Dialect::torchtitan;
   if (!seen) {
@@ -55,7 +67,9 @@ void take_seen_world(int64_t said_devices, RunDiagnosis& diagnosis) {
     if (diagnosis.has_default_world) note_default_world(diagnosis);
     return;
   }
-  if (*seen != config.world_size && is_open) take_world_size(*seen, config);
+  if (*seen == config.world_size || !is_open || take_world_size(*seen, config)) return;
+  diagnosis.has_default_world = config.world_size > 0;
+  note_unfit_world(*seen, is_said, diagnosis);
 }
 
 }  // namespace moetune::sweeps

@@ -13,7 +13,8 @@ std::optional<int64_t> seen_world_size(const RunDiagnosis& diagnosis);
 /// As the command states it, else as the log or the traces have it.
 std::optional<int64_t> world_size_of(const RunDiagnosis& diagnosis);
 /// What a script starts by default, such as "${SLURM_NNODES:-1}" nodes, gives way to what was seen,
-/// or else to what the user says (0: nothing). Where neither tells, it is noted as a default.
+/// or else to what the user says (0: nothing). Where neither tells, or what they tell does
+/// not fit the layout, it is noted as a default.
 void take_seen_world(int64_t said_devices, RunDiagnosis& diagnosis);
 
 }  // namespace moetune::sweeps

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/base/median.h"
+#include "sweeps/runs/echoed_config.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -51,9 +52,10 @@ bool has_growing_batch(const spec::dialects::RunConfig& config, const RunFacts& 
   constexpr std::array<std::string_view, 2> kWords = {"rampup", "batch_size_schedule"};
   const auto grows = [&](std::string key, std::string_view value) {
     std::ranges::replace(key, '-', '_');
-    return value != "None" && std::ranges::any_of(kWords, [&](std::string_view word) {
-             return key.find(word) != std::string::npos;
-           });
+    const bool is_off = is_absent(value) || value == "0";
+    return !is_off && std::ranges::any_of(kWords, [&](std::string_view word) {
+      return key.find(word) != std::string::npos;
+    });
   };
   return std::ranges::any_of(config.stated,
                              [&](const auto& said) { return grows(said.key, said.value); }) ||

@@ -56,6 +56,29 @@ BOOST_AUTO_TEST_CASE(broken_copies_of_all_logs) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(sizes_whose_product_is_too_large) {
+  const std::string echo =
+      "------------------------ arguments ------------------------\n"
+      "  hidden_size ..................................... 64\n"
+      "  num_attention_heads ............................. 4\n"
+      "  num_layers ...................................... 4\n"
+      "-------------------- end of arguments ---------------------\n";
+  // In 64 bits the first is 0.
+  for (const char* sizes :
+       {"context-parallel size: 536870912, hierarchical context-parallel sizes: None, "
+        "tensor-model-parallel size: 536870912, pipeline-model-parallel size: 64",
+        "context-parallel size: 999999999, tensor-model-parallel size: 999999999, "
+        "pipeline-model-parallel size: 999999999"}) {
+    const std::string world = "using world size: 16, data-parallel size: 0, ";
+    const RunFacts facts = facts_of(world + sizes + "\n" + echo + megatron_steps(1, 3));
+    BOOST_TEST(facts.world_size.value_or(0) == 16);
+    BOOST_TEST(!facts.parallel.dp);
+  }
+  const std::string bar =
+      "Epoch 1: :   2%|x  | 9223372036854775807/100 [00:02<12:00, reduced_train_loss=9.900]\n";
+  BOOST_TEST(facts_of(bar + megatron_steps(1, 3)).num_steps == 3);
+}
+
 BOOST_AUTO_TEST_CASE(cut_anywhere_a_log_tells_no_other_facts) {
   const std::string text = golden_logs::text_of("megatron_lm.log");
   const size_t begin = text.find("iteration       30/");

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "engine/spec/dialects/run_config.h"
 #include "reports/diagnosis_page.h"
@@ -15,6 +16,7 @@
 #include "sweeps/runs/echoed_config.h"
 #include "sweeps/runs/other_config.h"
 #include "sweeps/runs/secrets.h"
+#include "sweeps/runs/token_rate.h"
 #include "tests/import/trace_texts.h"
 #include "tests/profiler/temp_folder.h"
 #include "tests/runs/golden_logs.h"
@@ -360,7 +362,30 @@ BOOST_AUTO_TEST_CASE(ranks_by_default_are_not_told_as_those_of_the_run) {
     BOOST_TEST(told["world_size"] == 32);
     BOOST_TEST(told["parallel"]["dp"] == 16);
     BOOST_TEST(told["tokens_per_s_per_gpu"] == 256.0);
+    // Those that do not fit say nothing.
+    const RunDiagnosis unfit = diagnose_run({folder.path}, {.num_devices = 11});
+    const json other = to_json(unfit)["run"];
+    BOOST_TEST(other["world_size"].is_null());
+    BOOST_TEST(other["parallel"]["dp"].is_null());
+    BOOST_TEST(other["tokens_per_s_per_gpu"].is_null());
+    BOOST_TEST(text_of(unfit.notes).find("--gpus says 11 ranks, which are no multiple of tp 2 x") !=
+                   std::string::npos,
+               text_of(unfit.notes));
   }
+}
+
+BOOST_AUTO_TEST_CASE(ranks_of_a_log_that_do_not_fit_a_command) {
+  const Folder folder;
+  folder.write("train.log", "using world size: 11, data-parallel size: 11\n" +
+                                golden_logs::megatron_steps(1, 9));
+  folder.write("run.sh",
+               "torchrun --nproc-per-node 8 --nnodes ${NNODES:-1} pretrain_gpt.py --bf16 "
+               "--num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 128 "
+               "--micro-batch-size 1 --tensor-model-parallel-size 8 --global-batch-size 64\n");
+  const RunDiagnosis diagnosis = folder.diagnosis();
+  BOOST_TEST(to_json(diagnosis)["run"]["world_size"] == 11);
+  BOOST_TEST(text_of(diagnosis.notes).find("the log or a trace says 11 ranks") != std::string::npos,
+             text_of(diagnosis.notes));
 }
 
 BOOST_AUTO_TEST_CASE(traces_tell_the_layout_before_a_command) {
@@ -436,6 +461,61 @@ BOOST_AUTO_TEST_CASE(names_of_secrets) {
   BOOST_TEST(!is_secret("--any-token", "7"));
   BOOST_TEST(without_secrets("A_TOKEN='x y'; run --api-key \"q\" --lr 1 --password=p --x") ==
              "A_TOKEN=***; run --api-key *** --lr 1 --password=*** --x");
+}
+
+BOOST_AUTO_TEST_CASE(secrets_in_lists_and_in_quoted_commands) {
+  const std::pair<const char*, const char*> rows[] = {
+      {R"(+ srun --export=ALL,WANDB_API_KEY=leak -e HF_TOKEN=leak bash -c "A=INFO HF_TOKEN=leak t")",
+       R"(+ srun --export=ALL,WANDB_API_KEY=*** -e HF_TOKEN=*** bash -c "A=INFO HF_TOKEN=*** t")"},
+      {"--env=WANDB_API_KEY=leak --lr=1", "--env=WANDB_API_KEY=*** --lr=1"},
+      {"bash -c 'run --api-key leak --lr 1' x", "bash -c 'run --api-key *** --lr 1' x"},
+      {R"(sh -c "A_TOKEN='leak leak' run; B_TOKEN=leak" x)",
+       R"(sh -c "A_TOKEN=*** run; B_TOKEN=***" x)"},
+      {R"(sh -c "A_TOKEN=\"leak leak\" run" x)", R"(sh -c "A_TOKEN=*** run" x)"},
+      {R"(ssh n "sh -c \"A_TOKEN=leak run --password 'leak leak'\" x" y)",
+       R"(ssh n "sh -c \"A_TOKEN=*** run --password ***\" x" y)"},
+      {R"(A_TOKEN=leak\ leak"leak leak" run)", "A_TOKEN=*** run"},
+      {R"(echo it's; A_TOKEN='leak leak' run)", "echo it's; A_TOKEN=*** run"},
+      {R"(echo "x\\" A_TOKEN="leak leak" run)", R"(echo "x\\" A_TOKEN=*** run)"},
+      {R"(sh -c "A_TOKEN=" x)", R"(sh -c "A_TOKEN=" x)"},
+      {"run --api-key \\\n leak", "run --api-key \\\n ***"},
+      {R"(run "A_TOKEN=leak leak)", R"(run "A_TOKEN=*** leak)"},
+      {"run --api-key", "run --api-key"},
+      {"A='x y' b=\"c;d\" --tokenizer-type=N,e=f \\",
+       "A='x y' b=\"c;d\" --tokenizer-type=N,e=f \\"},
+  };
+  for (const auto& [command, told] : rows) BOOST_TEST(without_secrets(command) == told);
+  // Settings hold such lists as well.
+  spec::dialects::RunConfig config;
+  config.stated.push_back({.key = "--env", .value = "A=1,HF_TOKEN=leak"});
+  hide_secrets(config);
+  BOOST_TEST(config.stated.front().value == "A=1,HF_TOKEN=***");
+}
+
+BOOST_AUTO_TEST_CASE(long_commands_are_searched_once) {
+  // Each would take minutes if what was read was read again.
+  for (const std::string part :
+       {"a=", "\"", "\\", "\\\"", "'\"", "token=1,", "token=", "--token 1 ",
+        "\" TOKEN=", "TOKEN=\"' ", "\\\" TOKEN=1", "--token \""}) {
+    std::string text;
+    while (text.size() < 2'000'000) text += part;
+    BOOST_TEST(without_secrets(text).size() > 0U);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(a_schedule_that_is_not_set_changes_no_batch) {
+  const auto grows = [](const char* key, const char* value) {
+    spec::dialects::RunConfig config;
+    config.stated.push_back({.key = key, .value = value});
+    return has_growing_batch(config, {});
+  };
+  for (const char* key : {"--rampup-batch-size", "train.rampup_batch_size"}) {
+    for (const char* value : {"", "None", "null", "0", "[]"}) {
+      BOOST_TEST(!grows(key, value), key << " " << value);
+    }
+    BOOST_TEST(grows(key, "64 192 320"));
+  }
+  BOOST_TEST(grows("--step-batch-size-schedule", "0:32 10:64"));
 }
 
 BOOST_AUTO_TEST_CASE(one_step_of_nan_is_one_step) {

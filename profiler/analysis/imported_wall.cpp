@@ -301,12 +301,8 @@ class Judge {
     if (wall.label != verdict.label) {
       wall.low_ratio = wall.high_ratio = wall.ceilings[place_of(wall.label)];
       wall.sub_cause.clear();
-      wall.summary = fmt::format(
-          "compute: {} of the time; without {} the step would be {} shorter, which is {} of the "
-          "time alone: too little to be sure",
-          base::format_ratio(wall.shares[place_of(Wall::compute)]), name_of(verdict.label),
-          base::format_ratio(verdict.ceiling_ratio()),
-          base::format_ratio(wall.shares[place_of(verdict.label)]));
+      wall.summary = text_of_unsure(verdict, wall.shares[place_of(Wall::compute)],
+                                    wall.shares[place_of(verdict.label)]);
       return;
     }
     // A part with another label does not say what this one would gain with what is unexplained.
@@ -315,6 +311,7 @@ class Judge {
       if (auto more = replay_->with_unexplained()) wall.evidence.push_back(std::move(*more));
     }
     if (verdict.is_hidden()) wall.joint_ratio = verdict.joint_ratio;
+    wall.hidden_by = verdict.hidden_by;
     if (auto both = replay_->without_both()) wall.evidence.push_back(std::move(*both));
     wall.sub_cause = verdict.label == Wall::compute ? "" : row_of(verdict.sub_cause).name;
     if (verdict.rank) wall.rank = rank_of(*verdict.rank);
@@ -353,6 +350,7 @@ class Judge {
     wall.sub_cause = kUnmatched;
     wall.rank.reset();
     wall.most_ratio = wall.joint_ratio = std::nullopt;
+    wall.hidden_by.reset();
     std::erase_if(wall.evidence, [](const Evidence& one) {
       return one.name == "most_ratio" || one.name == "joint_ratio";
     });

@@ -46,7 +46,8 @@ struct ImportedWall {
   /// Of a label that another one hides, so that only both gain much: what it costs without the
   /// other one (StepVerdict::joint_ratio).
   std::optional<double> joint_ratio;
-  std::string summary;  ///< a sentence
+  std::optional<SubCause> hidden_by;  ///< which other one, where that is known
+  std::string summary;                ///< a sentence
   std::vector<Evidence> evidence;
   GroupCosts groups;            ///< whose communication it is, and what it costs
   KernelCosts kernels;          ///< what kernels of each class cost, and launching them

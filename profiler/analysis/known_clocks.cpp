@@ -31,9 +31,15 @@ void KnownClocks::add(size_t first, size_t second, int64_t ahead_ns, size_t num_
   if (agreeing.num_all <= estimate.best.num_pairs) return;
   const KnownClock before = std::exchange(estimate.best, {agreeing.ahead_ns, agreeing.num_all});
   const bool is_same = before.ahead_ns == estimate.best.ahead_ns;
-  if (is_same && before.num_pairs >= kFewestOfSteps) return;
-  std::ranges::fill(ahead_, std::nullopt);
+  if (is_same && before.num_pairs >= kFewestOfSteps &&
+      estimate.best.num_pairs < 2 * estimate.num_counted) {
+    return;
+  }
+  estimate.num_counted = estimate.best.num_pairs;
+  recount();
 }
+
+void KnownClocks::recount() { std::ranges::fill(ahead_, std::nullopt); }
 
 const std::vector<std::optional<KnownClock>>& KnownClocks::ahead_of(size_t first) {
   if (!ahead_[first]) ahead_[first] = chains_from(first);

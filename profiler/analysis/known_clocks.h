@@ -25,12 +25,16 @@ class KnownClocks {
   /// `num_pairs`: of instances of one series that agree with it.
   void add(size_t first, size_t second, int64_t ahead_ns, size_t num_pairs);
   /// By trace, how far it is ahead of one, by the chain whose weakest link has most pairs; none: no
-  /// chain leads there. Valid until the next add().
+  /// chain leads there. Numbers of pairs may have doubled since they were counted. Valid until the
+  /// next add() or recount().
   const std::vector<std::optional<KnownClock>>& ahead_of(size_t first);
+  /// Then the numbers of pairs are those of all that was added.
+  void recount();
 
  private:
   struct Estimate {
     KnownClock best;
+    size_t num_counted = 0;  ///< pairs of the best when chains were last made anew for it
     /// By the first that said it: what the largest series among those that agree says, its pairs,
     /// and those of all.
     struct Votes {

@@ -50,6 +50,8 @@ bool has_group(const SeriesKey& key) {
   return !std::get<0>(key).empty() || !std::get<1>(key).empty();
 }
 
+constexpr int64_t kFarNs = 10 * kEndsAgreeNs;  // clocks drift
+
 /// Pairs that end as far apart as the middle one.
 size_t num_agreeing(const PairedInstances& paired) {
   const auto agrees = [&](int64_t shift_ns) {
@@ -87,6 +89,7 @@ MatchedSeries SeriesMatcher::match() {
   std::ranges::stable_sort(order, std::ranges::greater(),
                            [](const auto& one) { return one.first; });
   for (const auto& [size, key] : order) by_ends(*key, sets_of.at(*key));
+  clocks_.recount();
   for (auto& [key, sets] : sets_of) {
     for (RankSet& set : sets) {
       correct(key, set);
@@ -151,7 +154,6 @@ bool SeriesMatcher::join(const SeriesKey& key, RankSet& set, size_t rank) {
     return false;
   }
   paired->trace = rank;
-  clocks_.add(set.hub, rank, paired->shift_ns, num_agreeing(*paired));
   set.others.push_back(std::move(*paired));
   return true;
 }
@@ -159,8 +161,10 @@ bool SeriesMatcher::join(const SeriesKey& key, RankSet& set, size_t rank) {
 std::optional<PairedInstances> SeriesMatcher::align_with(const SeriesKey& key, size_t hub,
                                                          size_t rank) {
   const auto aligned = [&](std::optional<int64_t> known_ns) {
-    return align(traces_[hub], instances_of(hub, key), traces_[rank], instances_of(rank, key),
-                 known_ns);
+    auto paired = align(traces_[hub], instances_of(hub, key), traces_[rank],
+                        instances_of(rank, key), known_ns);
+    if (paired) clocks_.add(hub, rank, paired->shift_ns, num_agreeing(*paired));
+    return paired;
   };
   const std::optional<KnownClock> known = clocks_.ahead_of(hub)[rank];
   if (!known) return aligned(std::nullopt);
@@ -168,18 +172,21 @@ std::optional<PairedInstances> SeriesMatcher::align_with(const SeriesKey& key, s
   // Series of different groups do not end together. Those of one do, and may be the first to tell.
   if (paired || !has_group(key)) return paired;
   paired = aligned(std::nullopt);
-  if (paired && paired->pairs.size() <= known->num_pairs) paired.reset();
+  if (!paired || paired->pairs.size() > known->num_pairs) return paired;
+  // Too few against what is known, unless others have said the same.
+  const std::optional<KnownClock>& now = clocks_.ahead_of(hub)[rank];
+  if (!now || distance_of(paired->shift_ns, now->ahead_ns) > kFarNs) paired.reset();
   return paired;
 }
 
 void SeriesMatcher::correct(const SeriesKey& key, RankSet& set) {
-  constexpr int64_t kFarNs = 10 * kEndsAgreeNs;  // clocks drift
   const std::vector<std::optional<KnownClock>>& ahead = clocks_.ahead_of(set.hub);
   for (PairedInstances& other : std::exchange(set.others, {})) {
     const size_t rank = other.trace;
     const std::optional<KnownClock>& known = ahead[rank];
     const bool is_far = known && known->num_pairs > other.pairs.size() &&
-                        distance_of(other.shift_ns, known->ahead_ns) > kFarNs;
+                        distance_of(other.shift_ns, known->ahead_ns) > kFarNs &&
+                        std::ranges::none_of(other.pairs, is_told);
     std::optional<PairedInstances> paired = std::move(other);
     if (is_far) {
       paired = align(traces_[set.hub], instances_of(set.hub, key), traces_[rank],

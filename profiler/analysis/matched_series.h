@@ -73,10 +73,12 @@ class SeriesMatcher {
   /// several: then only single ranks.
   void by_ends(const SeriesKey& key, std::vector<RankSet>& sets);
   bool join(const SeriesKey& key, RankSet& set, size_t rank);
-  /// By ends, on the clocks that are known now if they end together there.
+  /// By ends, on the clocks that are known now if they end together there. Whatever it finds tells
+  /// of the clocks, also what is too little against them.
   std::optional<PairedInstances> align_with(const SeriesKey& key, size_t hub, size_t rank);
   /// Pairs again what ends far from where it would on the clocks that more pairs tell, as where an
-  /// order fits by chance or whole periods off. What does not end together on them is left out.
+  /// order fits by chance or whole periods off, unless sequences or marked steps tell it. What does
+  /// not end together on them is left out.
   void correct(const SeriesKey& key, RankSet& set);
   void take(const SeriesKey& key, const RankSet& set);
   /// What others than the hub have in common, on the clocks that are known now. False: nothing.

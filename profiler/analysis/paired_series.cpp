@@ -73,10 +73,6 @@ std::optional<PairedInstances> by_shared_clock(const ImportedTrace& first,
   // Clocks of two machines are further apart than ends on one.
   constexpr int64_t kOfOneMachineNs = 50'000;
   constexpr int64_t kFarTolerances = 8;  // the usual time from one instance to the next
-  const auto is_told = [](const auto& pair) {
-    return (pair.first.sequence >= 0 && pair.second.sequence >= 0) ||
-           (pair.first.step != kNoStep && pair.second.step != kNoStep);
-  };
   const std::optional<int64_t> ahead_ns = shared_ns(first, second);
   if (!ahead_ns || first.facts.base_time_ns == 0 || std::ranges::any_of(in_order.pairs, is_told) ||
       distance_of(in_order.shift_ns, *ahead_ns) <=

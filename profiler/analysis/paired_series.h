@@ -45,6 +45,12 @@ inline bool may_be_of_one_step(const Instance& a, const Instance& b) {
   return a.step == b.step || a.step == kNoStep || b.step == kNoStep;
 }
 
+/// Whether sequences or marked steps say that two instances belong together.
+inline bool is_told(const std::pair<Instance, Instance>& pair) {
+  const auto& [a, b] = pair;
+  return (a.sequence >= 0 && a.sequence == b.sequence) || (a.step != kNoStep && a.step == b.step);
+}
+
 /// A series of two ranks whose instances end together.
 struct PairedInstances {
   size_t trace = 0;  ///< of the second

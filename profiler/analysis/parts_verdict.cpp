@@ -103,6 +103,7 @@ StepsVerdict verdict_of_parts(std::span<const StepVerdict> parts) {
     verdict.sub_cause = longest->sub_cause;
     verdict.rank = longest->rank;
     verdict.link = longest->link;
+    if (verdict.is_hidden()) verdict.hidden_by = longest->hidden_by;
   }
   verdict.summary = summary_of(verdict);
   const auto ceiling_of = [&](const StepVerdict& part) {

@@ -271,6 +271,7 @@ class StepJudge {
       return;
     }
     verdict_.joint_ratio = most;
+    find_hider();
     for (const SubCauseRow& cause : sub_causes()) {
       if (cause.label != verdict_.label) continue;
       const auto is_it = [&](const SubCauseRow& row) {
@@ -278,6 +279,29 @@ class StepJudge {
       };
       joint_ratios_[place_of(cause.id)] = (step_with(is_it) - ideal) / step;
     }
+  }
+
+  /// Which other label gains most together with the verdict's, and which of its causes.
+  void find_hider() {
+    const auto gain_with = [&](const std::vector<SubCause>& others) {
+      std::vector<Dropped> dropped;
+      for (const SubCause cause : causes_of(verdict_.label)) dropped.push_back({cause, {}});
+      for (const SubCause cause : others) dropped.push_back({cause, {}});
+      return gain_from(verdict_.step_ns, step_without(std::move(dropped)));
+    };
+    double most = verdict_.ceiling_ratio();
+    std::optional<Wall> hider;
+    for (size_t i = 0; i < place_of(Wall::compute); ++i) {
+      const auto label = static_cast<Wall>(i);
+      const double gain = label == verdict_.label ? 0 : gain_with(causes_of(label));
+      if (gain <= most) continue;
+      most = gain;
+      hider = label;
+    }
+    if (!hider) return;
+    std::array<double, kNumSubCauses> gains = {};
+    for (const SubCause cause : causes_of(*hider)) gains[place_of(cause)] = gain_with({cause});
+    verdict_.hidden_by = largest_of(*hider, gains);
   }
 
   [[nodiscard]] static SubCause largest_of(Wall label,
@@ -376,14 +400,41 @@ class StepJudge {
   std::map<std::vector<Dropped>, int64_t> replayed_;  ///< lengths without them
 };
 
+std::string text_of_cause(SubCause cause) {
+  return fmt::format("{} ({})", name_of(row_of(cause).label), row_of(cause).name);
+}
+
+std::string hider_of(const StepVerdict& verdict) {
+  return verdict.hidden_by ? text_of_cause(*verdict.hidden_by) : "another cause";
+}
+
 }  // namespace
 
 std::string text_of_hidden(const StepVerdict& verdict) {
   return fmt::format(
-      "{} ({}): costs {} of the step, but another cause at the same time hides it: without it "
-      "alone the step would be {} shorter, and much shorter only without both",
+      "{} ({}): costs {} of the step, but {} at the same time hides it: without it alone the step "
+      "would be {} shorter, and much shorter only without both",
       name_of(verdict.label), row_of(verdict.sub_cause).name,
-      base::format_ratio(verdict.joint_ratio), base::format_ratio(verdict.ceiling_ratio()));
+      base::format_ratio(verdict.joint_ratio), hider_of(verdict),
+      base::format_ratio(verdict.ceiling_ratio()));
+}
+
+std::string both_causes(const StepVerdict& verdict) {
+  return fmt::format("{} and {}", text_of_cause(verdict.sub_cause), hider_of(verdict));
+}
+
+std::string text_of_unsure(const StepVerdict& verdict, double compute_ratio, double share_ratio) {
+  const std::string gain =
+      verdict.is_hidden()
+          ? fmt::format("{} costs {} of the step where {}, which hides it, is gone, too",
+                        name_of(verdict.label), base::format_ratio(verdict.joint_ratio),
+                        hider_of(verdict))
+          : fmt::format("without {} the step would be {} shorter", name_of(verdict.label),
+                        base::format_ratio(verdict.ceiling_ratio()));
+  return fmt::format(
+      "compute: {} of the time; {}, which is {} of the time alone: too little to be "
+      "sure",
+      base::format_ratio(compute_ratio), gain, base::format_ratio(share_ratio));
 }
 
 std::string VerdictLink::text(int64_t shown_from, int64_t shown_to) const {

@@ -67,6 +67,8 @@ struct StepVerdict {
   /// much: share of the step that is saved without the label's once all others are dropped. Else 0.
   /// The ceiling is what is saved without the label's alone.
   double joint_ratio = 0;
+  /// The cause that hides it: without both the step is shortest. None: also where it is not known.
+  std::optional<SubCause> hidden_by;
   /// Share of inferred waits in the time of all waits for other streams.
   double inferred_ratio = 0;
   std::string summary;  ///< a sentence, without the rank
@@ -83,6 +85,10 @@ struct StepVerdict {
 
 /// A sentence on a label that is_hidden().
 std::string text_of_hidden(const StepVerdict& verdict);
+/// "communication (transfer) and host (launch)"; of a label that is_hidden().
+std::string both_causes(const StepVerdict& verdict);
+/// A sentence on compute, as the label of the verdict has too small a share of the time.
+std::string text_of_unsure(const StepVerdict& verdict, double compute_ratio, double share_ratio);
 
 /// Traces of one step of all ranks (or of one of each stage), on one clock. Rules:
 ///  - The label is that whose causes, dropped together, shorten the step most, by at least

@@ -59,8 +59,10 @@ std::optional<Evidence> StepsVerdict::without_both() const {
   if (!verdict.is_hidden()) return std::nullopt;
   return Evidence{
       "joint_ratio", verdict.joint_ratio, "ratio",
-      fmt::format("{} of the step is saved without {} where what hides it is gone, too",
-                  base::format_ratio(verdict.joint_ratio), base::name_of(verdict.label))};
+      fmt::format("{} of the step is saved without {} where what hides it is gone, too: change "
+                  "flags against {} together, as either alone gains little",
+                  base::format_ratio(verdict.joint_ratio), base::name_of(verdict.label),
+                  both_causes(verdict))};
 }
 
 std::optional<Evidence> StepsVerdict::disagreement() const {

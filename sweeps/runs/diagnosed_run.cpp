@@ -219,11 +219,51 @@ void add_traced_facts(const AboutRun& about, const RunDiagnosis& diagnosis, RunT
                         std::ranges::any_of(diagnosis.traces->traces, exchanges_rows);
 }
 
+/// Settings against one of two causes that hide each other, as if it alone saved what both do.
+std::string settings_against(Wall label, const std::string& sub_cause, double joint_ratio,
+                             FoundWall wall, const RunToMend& run) {
+  constexpr size_t kMostTold = 2;
+  wall.label = label;
+  wall.sub_cause = sub_cause;
+  wall.ceilings = {{name_of(label), joint_ratio}};
+  wall.cause_ceilings = {};
+  std::vector<std::string> settings;
+  for (const Remedy& remedy : remedies_of(wall, run)) {
+    if (!remedy.is_of_wall || !remedy.refused.empty() || remedy.flags.empty()) continue;
+    settings.push_back(fmt::format("{}", fmt::join(remedy.flags, " ")));
+    if (settings.size() == kMostTold) break;
+  }
+  const std::string name = sub_cause.empty() ? "" : fmt::format(" ({})", sub_cause);
+  return fmt::format("against {}{} {}", name_of(label), name,
+                     settings.empty() ? "none that moetune knows"
+                                      : fmt::format("{}", fmt::join(settings, ", or ")));
+}
+
+/// Of causes that hide each other none alone has a remedy that saves enough to be listed.
+void note_joint_remedies(const FoundWall& wall, double joint_ratio, const RunToMend& run,
+                         RunDiagnosis& diagnosis) {
+  std::string hider = "against what hides it none that moetune knows";
+  if (const auto cause = diagnosis.traces->wall.hidden_by) {
+    const profiler::SubCauseRow& row = profiler::row_of(*cause);
+    hider = settings_against(row.label, row.name, joint_ratio, wall, run);
+  }
+  diagnosis.notes.push_back(fmt::format(
+      "two causes hide each other: change settings against both together, which saves {} of the "
+      "step at most (their joint ceiling): {}; {}",
+      base::format_ratio(joint_ratio),
+      settings_against(wall.label, wall.sub_cause, joint_ratio, wall, run), hider));
+}
+
 /// Where no remedy is against the wall, those against other causes look like the answer.
 void note_missing_remedy(const FoundWall& wall, const RunToMend& run, RunDiagnosis& diagnosis) {
   const std::vector<Remedy>& remedies = diagnosis.remedies;
   const bool is_unknown = wall.label == Wall::unknown;
-  if (is_unknown || std::ranges::any_of(remedies, &Remedy::is_of_wall)) return;
+  if (is_unknown) return;
+  if (diagnosis.traces && !is_out_of_memory(diagnosis)) {
+    const std::optional<double> joint_ratio = diagnosis.traces->wall.joint_ratio;
+    if (joint_ratio) return note_joint_remedies(wall, *joint_ratio, run, diagnosis);
+  }
+  if (std::ranges::any_of(remedies, &Remedy::is_of_wall)) return;
   std::string name = name_of(wall.label);
   if (!wall.sub_cause.empty()) name += fmt::format(" ({})", wall.sub_cause);
   diagnosis.notes.push_back(

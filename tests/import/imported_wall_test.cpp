@@ -361,6 +361,13 @@ BOOST_AUTO_TEST_CASE(of_walls_that_hide_each_other_the_one_that_takes_time_is_na
   BOOST_TEST(wall.summary.find("only without both") != std::string::npos, wall.summary);
   const auto both = std::ranges::find(wall.evidence, "joint_ratio", &Evidence::name);
   BOOST_TEST((both != wall.evidence.end() && both->value == *wall.joint_ratio));
+  // What to change is named: flags against one of them alone gain little.
+  BOOST_TEST((wall.hidden_by == SubCause::launch));
+  BOOST_TEST(both->text.find("against communication (transfer) and host (launch) together") !=
+                 std::string::npos,
+             both->text);
+  BOOST_TEST(wall.summary.find("host (launch) at the same time") != std::string::npos,
+             wall.summary);
   // Neither gains that alone.
   for (const Wall label : {Wall::communication, Wall::host}) {
     BOOST_TEST(wall.ceilings[static_cast<size_t>(label)] < 0.1);

@@ -74,12 +74,19 @@ BOOST_AUTO_TEST_CASE(the_largest_loss_tells_the_cause) {
 BOOST_AUTO_TEST_CASE(a_wall_that_is_hidden_in_each_part_is_named) {
   StepVerdict hidden = part(100, Wall::communication, SubCause::transfer, 0.02);
   hidden.joint_ratio = 0.8;
+  hidden.hidden_by = SubCause::launch;
   StepVerdict verdict = verdict_of_parts(std::vector<StepVerdict>{hidden, computing(300)}).verdict;
   BOOST_TEST((verdict.label == Wall::communication));
   BOOST_TEST((verdict.sub_cause == SubCause::transfer));
   BOOST_TEST(is_about(verdict.joint_ratio, 0.2));
   BOOST_TEST(is_about(verdict.ceiling_ratio(), 0.005));
   BOOST_TEST(verdict.summary.find("only without both") != std::string::npos, verdict.summary);
+  BOOST_TEST((verdict.hidden_by == SubCause::launch));
+  BOOST_TEST(both_causes(verdict) == "communication (transfer) and host (launch)");
+  BOOST_TEST(text_of_unsure(verdict, 0.5, 0.08) ==
+             "compute: 50.0 % of the time; communication costs 20.0 % of the step where host "
+             "(launch), which hides it, is gone, too, which is 8.0 % of the time alone: too little "
+             "to be sure");
   // Too little of the whole.
   verdict = verdict_of_parts(std::vector<StepVerdict>{hidden, computing(1000)}).verdict;
   BOOST_TEST((verdict.label == Wall::compute));

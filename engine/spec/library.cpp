@@ -41,8 +41,9 @@ std::vector<fs::path> files_on(Shelf shelf) {
   for (fs::directory_iterator entry(share_folder() / row_of(shelf).folder, error), end;
        !error && entry != end; entry.increment(error)) {
     std::error_code ignored;
-    if (has_ending(entry->path().native()) && entry->is_regular_file(ignored))
+    if (has_ending(entry->path().native()) && entry->is_regular_file(ignored)) {
       files.push_back(entry->path());
+    }
   }
   std::ranges::sort(files, {}, [](const fs::path& file) { return library_name(file.native()); });
   return files;
@@ -106,8 +107,7 @@ std::vector<std::string> library_names(Shelf shelf) {
 }
 
 std::string find_in_library(Shelf shelf, std::string_view name) {
-  // A file that is missing is no name.
-  if (name.find('/') != std::string_view::npos || has_ending(name)) return {};
+  if (name.find('/') != std::string_view::npos) return {};
   const std::string wanted = library_name(name);
   for (const fs::path& file : files_on(shelf)) {
     if (library_name(file.native()) == wanted) return file;
@@ -116,7 +116,7 @@ std::string find_in_library(Shelf shelf, std::string_view name) {
 }
 
 std::string likely_in_library(Shelf shelf, std::string_view name) {
-  // A file that is missing is no name.
+  // The name of a file that is missing is not guessed at.
   if (name.find('/') != std::string_view::npos || has_ending(name)) return {};
   const std::string wanted = library_name(name);
   std::vector<fs::path> same;

@@ -47,6 +47,7 @@ void DeviceTracing::end(TrialRecorder& recorder) {
     recorder.add_trace(id, std::move(rank.trace));
   }
   missing_ = profiler::missing_text(step.facts);
+  num_lost_ += step.facts.num_dropped;
   if (counts_overhead_ && recorder_->is_active()) {
     int64_t overhead_ns = 0;
     for (const profiler::OverheadSum& overhead : step.facts.overheads) overhead_ns += overhead.ns;

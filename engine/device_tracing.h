@@ -27,6 +27,8 @@ class DeviceTracing {
   [[nodiscard]] profiler::DeviceRecorder* recorder() const { return recorder_.get(); }
   /// Why the trace lacks something; "" when it is complete.
   [[nodiscard]] std::string note() const;
+  /// Records of all traced steps that were lost.
+  [[nodiscard]] int64_t num_lost() const { return num_lost_; }
   [[nodiscard]] int64_t device_buffer_bytes() const;
 
  private:
@@ -35,6 +37,7 @@ class DeviceTracing {
   bool is_set_up_ = false;
   bool counts_overhead_ = false;  ///< that the tracing interface reports of itself
   std::string missing_;
+  int64_t num_lost_ = 0;
 };
 
 }  // namespace moetune::engine

@@ -265,6 +265,7 @@ spec::ExitCode run_process(const spec::TrialSpec& trial, const std::string& out_
   if (training.tracing) {
     const std::string note = training.tracing->note();
     if (!note.empty()) recorder.add_text("trace_note", note);
+    recorder.set_lost_records(ranks.front(), training.tracing->num_lost());
   }
   recorder.finish(trial.records_routing ? &routing : nullptr);
   if (options.on_summary) {

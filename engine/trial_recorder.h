@@ -46,6 +46,10 @@ class TrialRecorder {
 
   /// Of a traced step: what the tracing interface says it has cost, over all threads.
   void add_tracing_overhead(int64_t ns) { tracing_overhead_ns_.push_back(ns); }
+  /// Of the traced steps of this process: records that they lack.
+  void set_lost_records(int rank, int64_t count) {
+    shard_.add_metric(rank, "lost_records", static_cast<double>(count));
+  }
   /// Of a traced step, after its traces.
   void add_counters(const profiler::CounterSums& counters) { counters_.push_back(counters); }
   void add_text(const std::string& key, const std::string& value) { shard_.add_text(key, value); }

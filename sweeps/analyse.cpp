@@ -266,7 +266,8 @@ std::vector<profiler::DeviceWork> shared_work(const spec::TrialSpec& spec,
   return is_shared ? profiler::work_of_others(traces) : std::vector<profiler::DeviceWork>();
 }
 
-profiler::StepFacts step_facts(const spec::TrialSpec& spec, const profiler::MemoryFacts& memory) {
+profiler::StepFacts step_facts(const spec::TrialSpec& spec, const store::ShardContents& shard,
+                               const profiler::MemoryFacts& memory) {
   const auto reached = [&](double peak, spec::Work work) {
     return peak * spec.hardware.efficiency[static_cast<size_t>(work)];
   };
@@ -274,15 +275,21 @@ profiler::StepFacts step_facts(const spec::TrialSpec& spec, const profiler::Memo
   facts.peak_flops_per_s = reached(spec.hardware.peak_flops_per_s, spec::Work::product);
   facts.memory_bytes_per_s = reached(spec.hardware.memory_bytes_per_s, spec::Work::light);
   facts.memory = memory;
+  for (const MetricRow& metric : shard.metrics) {
+    // Nothing in a file is trusted.
+    constexpr double kMost = 1e12;
+    if (metric.name == "lost_records" && metric.value > 0) {
+      facts.num_lost += std::llround(std::min(metric.value, kMost));
+    }
+  }
   return facts;
 }
 
 /// Each step judged alone; of the first one, which is told, the critical path goes to the metrics.
 std::vector<profiler::StepVerdict> judge_steps(
     const spec::TrialSpec& spec, const std::vector<std::span<const profiler::StepTrace>>& steps,
-    const profiler::MemoryFacts& memory, const profiler::ClassificationRules& rules,
+    const profiler::StepFacts& facts, const profiler::ClassificationRules& rules,
     std::vector<MetricRow>& metrics) {
-  const profiler::StepFacts facts = step_facts(spec, memory);
   const profiler::GroupInstances instances = plan::group_instances(plan::layout_of(spec.knobs));
   std::vector<profiler::StepVerdict> verdicts;
   for (const std::span<const profiler::StepTrace> ranks : steps) {
@@ -409,7 +416,7 @@ void analyse_shard(const spec::TrialSpec& spec, const store::ShardContents& shar
   const auto steps = store::steps_to_judge(shard);
   if (!steps.empty()) {
     const profiler::ClassificationRules rules = rules_for(spec);
-    verdicts = judge_steps(spec, steps, memory, rules, result.metrics);
+    verdicts = judge_steps(spec, steps, step_facts(spec, shard, memory), rules, result.metrics);
     const std::vector<profiler::StepTrace> traces(steps.front().begin(), steps.front().end());
     const std::vector<profiler::DeviceWork> others = shared_work(spec, traces);
     const profiler::DeviceWork none;

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMostOpsAStep = 2'000'000;
 /// Of traces without steps: what a replay takes has to stay below the aim of 64 bytes a record of
 /// the trace + 100 MB. As many parts as steps are replayed.
-constexpr PartSizes kPartSizes = {100'000, 32'000};
+constexpr PartSizes kPartSizes = {100'000, 32'000, true};
 
 /// What fits into 64 bits with room to spare.
 constexpr double kMostWorkNs = 1e18;
@@ -74,6 +74,7 @@ std::optional<ImportedReplay> replay_imported(
     const ReplayedRun run(made, steps.communicators(), kReplayOptions);
     const auto length_ns = static_cast<double>(recorded_ns(made));
     if (length_ns <= 0) continue;
+    facts.num_lost = steps.num_lost(step);
     verdicts.push_back(judge_step(run, facts));
     const double error =
         std::abs(static_cast<double>(verdicts.back().step_ns) - length_ns) / length_ns;

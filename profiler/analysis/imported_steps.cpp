@@ -115,9 +115,11 @@ void ImportedSteps::add_rank(uint32_t index) {
   rank.is_of_experts = expert_kernels_of(trace);
   rank.is_launching.resize(trace.threads.size());
   std::vector<Launch> launches;
+  std::vector<bool> has_work(trace.calls.size());
   for (const ImportedOp& op : trace.ops) {
     const HostCall* call = trace.launch_of(op);
     if (call == nullptr) continue;
+    has_work[op.call] = true;
     // A thread that only fetches data takes no turns with the one that trains.
     if (op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph) {
       launches.push_back({call->start_ns, call->thread});
@@ -131,6 +133,9 @@ void ImportedSteps::add_rank(uint32_t index) {
   for (uint32_t row = 0; row < trace.calls.size(); ++row) {
     const HostCall& call = trace.calls[row];
     if (is_stop(call) && holds_up(rank, launches, call)) rank.stops.push_back(row);
+    if (call.kind == CallKind::launch && !has_work[row]) {
+      rank.idle_launches_ns.push_back(call.start_ns);
+    }
   }
   rank.loading = loading_of(trace);
   rank.program = program_of(trace);
@@ -655,6 +660,16 @@ size_t ImportedSteps::num_steps() const { return ranks_.empty() ? 0 : ranks_[0].
 size_t ImportedSteps::num_ops(size_t step) const {
   size_t sum = 0;
   for (const Rank& rank : ranks_) sum += rank.slices[step].ops.size();
+  return sum;
+}
+
+int64_t ImportedSteps::num_lost(size_t step) const {
+  int64_t sum = 0;
+  for (const Rank& rank : ranks_) {
+    const Interval& time = rank.slices[step].host;
+    const auto first = std::ranges::lower_bound(rank.idle_launches_ns, time.start_ns);
+    sum += std::ranges::lower_bound(first, rank.idle_launches_ns.end(), time.end_ns) - first;
+  }
   return sum;
 }
 

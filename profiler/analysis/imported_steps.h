@@ -53,8 +53,8 @@ constexpr int64_t kRoundingNs = 3;
 ///    later.
 ///  - Only steps that all traces mark are used. If no trace marks any, the periods of their
 ///    kernels are (recurring_steps.h). Without those all launched work is one step, or where a
-///    replay could not hold it, parts of it are (trace_parts.h). Of overlapping steps the first is
-///    kept.
+///    replay could not hold it, or some ranks were recorded for longer than others, parts of it are
+///    (trace_parts.h). Of overlapping steps the first is kept.
 ///  - Waits of a stream are those that the file states. If it has only the calls, waits follow from
 ///    them: an event is recorded on the stream of its thread's previous launch, and the stream of
 ///    the thread's next launch waits for it; of several events for the one recorded last on another
@@ -93,6 +93,8 @@ class ImportedSteps {
   [[nodiscard]] bool are_parts() const { return are_parts_; }
   /// Device work of a step in all traces.
   [[nodiscard]] size_t num_ops(size_t step) const;
+  /// Launches of kernels in a step whose kernels are not in the traces.
+  [[nodiscard]] int64_t num_lost(size_t step) const;
   /// One for each trace with device work, on one clock.
   [[nodiscard]] std::vector<StepTrace> make(size_t step) const;
   [[nodiscard]] const GroupInstances& communicators() const { return communicators_; }
@@ -131,6 +133,7 @@ class ImportedSteps {
     std::optional<int64_t> first_launch_ns;  ///< of a kernel or graph
     std::vector<bool> is_launching;          ///< by thread: it launches device work
     std::vector<uint32_t> stops;  ///< rows of blocking calls: syncs and allocations, by start
+    std::vector<int64_t> idle_launches_ns;  ///< when launches began that launched nothing
     std::vector<StreamWait> stream_waits;
     IntervalSet loading;
     IntervalSet program;

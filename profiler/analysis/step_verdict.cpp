@@ -16,8 +16,6 @@ namespace {
 
 using base::kLeastBindingRatio;
 
-size_t place_of(auto id) { return static_cast<size_t>(id); }
-
 /// Causes that gain only together must gain this many times kLeastBindingRatio.
 constexpr double kPairRatio = 1.5;
 /// Where a synchronisation and another cause on the host gain about the same, the other one counts.
@@ -78,6 +76,7 @@ class StepJudge {
     choose();
     widen();
     find_rank();
+    raise_for_lost_records();
     say();
     return verdict_;
   }
@@ -226,6 +225,16 @@ class StepJudge {
     if (!base::is_recoverable(verdict_.label)) return;
     if (!causes_.has(SubCause::unexplained) && !causes_.has_doubtful_stalls()) return;
     verdict_.most_ratio = std::max(verdict_.most_ratio, gain_with_lost_waits(verdict_.label));
+  }
+
+  void raise_for_lost_records() {
+    verdict_.num_lost = facts_.num_lost;
+    if (facts_.num_lost <= 0) return;
+    const double more = verdict_.most_ratio - verdict_.ceiling_ratio();
+    verdict_.ceilings[place_of(verdict_.label)] += more;
+    if (base::is_recoverable(verdict_.label)) {
+      verdict_.sub_ceilings[place_of(verdict_.sub_cause)] += more;
+    }
   }
 
   /// Whether a label's own time binds, as far as that is known.
@@ -385,9 +394,9 @@ class StepJudge {
           base::format_ratio(kLeastBindingRatio));
       return;
     }
-    verdict_.summary =
-        fmt::format("{} ({}): without it the step would be {} shorter", name_of(verdict_.label),
-                    row.name, base::format_ratio(verdict_.ceiling_ratio()));
+    verdict_.summary = fmt::format(
+        "{} ({}): without it the step would be {}{} shorter", name_of(verdict_.label), row.name,
+        verdict_.num_lost > 0 ? "up to " : "", base::format_ratio(verdict_.ceiling_ratio()));
     if (verdict_.is_hidden()) verdict_.summary = text_of_hidden(verdict_);
   }
 

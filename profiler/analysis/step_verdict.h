@@ -28,6 +28,8 @@ struct StepFacts {
   /// Of the time, by accounts of it: of causes that gain only together, those of a label with less
   /// than base::kLeastBindingRatio are not named.
   std::optional<std::array<double, kNumWalls>> shares = {};
+  /// Records of the step that were lost; 0 also where that is not known.
+  int64_t num_lost = 0;
 };
 
 /// A link whose messages take longer than others of their size.
@@ -61,6 +63,7 @@ struct StepVerdict {
   /// records were lost, and for stalls of the host that may be such: no less than the ceiling. Of
   /// compute and unknown it is the ceiling.
   double most_ratio = 0;
+  int64_t num_lost = 0;  ///< records (StepFacts)
   /// Share of the step that is saved if nothing is computed again, whether memory is short or not.
   double recompute_ratio = 0;
   /// Where another label's causes take as long at the same time, so that only dropping both saves
@@ -97,6 +100,8 @@ std::string text_of_unsure(const StepVerdict& verdict, double compute_ratio, dou
 ///  - Unknown is what nothing in the records explains. There is no verdict with more of it than
 ///    kMaxUnknownRatio that could change the order, or where only it reaches
 ///    base::kLeastBindingRatio.
+///  - Where records were lost, the ceilings of the label and of its cause count what nothing
+///    explains, too (most_ratio): a ceiling is no less than what the cause's removal gains.
 ///  - Stages wait for whatever is late on another one. The pipeline's ceiling is what of that is
 ///    left where the causes of all other labels are dropped already.
 ///  - Within a label the cause with the largest ceiling; one link where it is half of the label's.

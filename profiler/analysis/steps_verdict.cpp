@@ -47,6 +47,15 @@ Evidence StepsVerdict::agreement() const {
 
 std::optional<Evidence> StepsVerdict::with_unexplained() const {
   const double most = verdict.most_ratio;
+  if (verdict.num_lost > 0 && base::is_recoverable(verdict.label)) {
+    return Evidence{
+        "lost_records", static_cast<double>(verdict.num_lost), "count",
+        fmt::format("{}: what nothing in the others explains counts to the ceiling, "
+                    "which is {} at most",
+                    verdict.num_lost == 1 ? "a record was lost"
+                                          : fmt::format("{} records were lost", verdict.num_lost),
+                    base::format_ratio(verdict.ceiling_ratio()))};
+  }
   if (most < verdict.ceiling_ratio() + kLeastToldCeiling) return std::nullopt;
   return Evidence{
       "most_ratio", most, "ratio",

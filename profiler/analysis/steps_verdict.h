@@ -32,7 +32,8 @@ struct StepsVerdict {
   [[nodiscard]] std::string text() const;
   /// How many steps agree, and from where to where the label's share of them goes.
   [[nodiscard]] Evidence agreement() const;
-  /// What the ceiling is with what nothing explains; none where that is no more.
+  /// What the ceiling is with what nothing explains, or that it is this one already, as records
+  /// were lost; none where that is no more.
   [[nodiscard]] std::optional<Evidence> with_unexplained() const;
   /// Of a label that is hidden by another one: what it costs without that; else none.
   [[nodiscard]] std::optional<Evidence> without_both() const;

@@ -1,6 +1,7 @@
 #include "profiler/analysis/trace_parts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -14,6 +15,9 @@ namespace {
 /// A place to cut moves on until no communication lies across it. Where that takes more rounds over
 /// all of it, what was matched is in no common order, and there is no such place.
 constexpr int kMostRounds = 16;
+
+/// Ranks that were recorded together for this part of the longest recording are taken as a whole.
+constexpr double kTogetherRatio = 0.95;
 
 /// A moment of each trace, on its own clock.
 using Cut = std::vector<int64_t>;
@@ -42,17 +46,21 @@ class Cutter {
     }
   }
 
-  std::vector<std::vector<ImportedStep>> parts(size_t part_ops) const {
+  std::vector<std::vector<ImportedStep>> parts(size_t part_ops, bool is_together_only) const {
     std::vector<std::vector<ImportedStep>> parts(launches_ns_.size());
-    if (!has_launches_) return parts;
+    if (!has_launches_ || num_ops_ == 0) return parts;
     const size_t num_each = std::max(part_ops, std::min(kMostPartOps, kFewestPartOps * num_ranks_));
     const size_t count = (num_ops_ - 1) / num_each + 1;
-    std::vector<Cut> cuts = {cut_at(0, count)};
+    Cut first = cut_at(0, count);
+    Cut last = ends_ns_;
+    const bool is_shorter = is_together_only && leave_out_alone(first, last);
+    std::vector<Cut> cuts = {std::move(first)};
     for (size_t part = 1; part < count; ++part) {
-      if (auto cut = cut_behind(cuts.back(), cut_at(part, count))) cuts.push_back(std::move(*cut));
+      auto cut = cut_behind(cuts.back(), cut_at(part, count));
+      if (cut && is_each_before(*cut, last)) cuts.push_back(std::move(*cut));
     }
-    if (cuts.size() < 2) return parts;
-    cuts.push_back(ends_ns_);
+    if (cuts.size() < 2 && !is_shorter) return parts;
+    cuts.push_back(std::move(last));
     for (size_t part = 0; part + 1 < cuts.size(); ++part) {
       for (size_t trace = 0; trace < parts.size(); ++trace) {
         parts[trace].push_back(
@@ -75,6 +83,48 @@ class Cutter {
       if (call != nullptr) met_.push_back({part.trace, call->start_ns});
     }
     meeting_ends_.push_back(met_.size());
+  }
+
+  /// Moves both ends to where all ranks were recorded: what some did alone waited for something
+  /// that nobody knows. False where there is little of it, or clocks are not known.
+  bool leave_out_alone(Cut& first, Cut& last) const {
+    double begin_ns = std::numeric_limits<double>::lowest();
+    double end_ns = std::numeric_limits<double>::max();
+    double longest_ns = 0;
+    for (size_t trace = 0; trace < traces_.size(); ++trace) {
+      const Chunks<ImportedOp>& own = traces_[trace].ops;
+      if (own.size() == 0) continue;
+      if (!offsets_ns_[trace]) return false;
+      const auto offset_ns = static_cast<double>(*offsets_ns_[trace]);
+      const double own_begin_ns = static_cast<double>(own[0].start_ns) + offset_ns;
+      const double own_end_ns = static_cast<double>(ends_ns_[trace]) + offset_ns;
+      longest_ns = std::max(longest_ns, own_end_ns - own_begin_ns);
+      begin_ns = std::max(begin_ns, own_begin_ns);
+      end_ns = std::min(end_ns, own_end_ns);
+    }
+    if (end_ns <= begin_ns || end_ns - begin_ns >= kTogetherRatio * longest_ns) return false;
+    Cut begin = first;
+    Cut end = last;
+    for (size_t trace = 0; trace < traces_.size(); ++trace) {
+      if (launches_ns_[trace].empty()) continue;
+      begin[trace] = launch_from(trace, std::llround(begin_ns) - *offsets_ns_[trace]);
+      end[trace] = launch_from(trace, std::llround(end_ns) - *offsets_ns_[trace]);
+    }
+    if (!close(begin) || !close(end) || !is_each_before(begin, end)) return false;
+    first = std::move(begin);
+    last = std::move(end);
+    return true;
+  }
+
+  /// Whether every rank has launches between the two.
+  [[nodiscard]] bool is_each_before(const Cut& begin, const Cut& end) const {
+    for (size_t trace = 0; trace < traces_.size(); ++trace) {
+      const std::vector<int64_t>& own = launches_ns_[trace];
+      if (own.empty()) continue;
+      const auto next = std::ranges::lower_bound(own, begin[trace]);
+      if (next == own.end() || *next >= end[trace]) return false;
+    }
+    return true;
   }
 
   /// The launches of what each device does when that of the trace with most work has done so many
@@ -160,8 +210,11 @@ std::vector<std::vector<ImportedStep>> parts_of_ranks(std::span<const ImportedTr
                                                       const PartSizes& sizes) {
   size_t num_ops = 0;
   for (const ImportedTrace& trace : traces) num_ops += trace.ops.size();
-  if (num_ops <= sizes.most_whole) return std::vector<std::vector<ImportedStep>>(traces.size());
-  return Cutter(traces, matching).parts(sizes.part);
+  const bool is_cut = num_ops > sizes.most_whole;
+  const bool may_be_apart = sizes.is_together_only && traces.size() > 1;
+  if (!is_cut && !may_be_apart) return std::vector<std::vector<ImportedStep>>(traces.size());
+  constexpr size_t kWhole = std::numeric_limits<size_t>::max();
+  return Cutter(traces, matching).parts(is_cut ? sizes.part : kWhole, sizes.is_together_only);
 }
 
 }  // namespace moetune::profiler

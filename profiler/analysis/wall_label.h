@@ -17,6 +17,9 @@ namespace moetune::profiler {
 using base::kNumWalls;
 using base::Wall;
 
+/// Of a label or a cause, in arrays with a value for each.
+constexpr size_t place_of(auto id) { return static_cast<size_t>(id); }
+
 /// With a larger unexplained share, a label must lead by more than that share.
 constexpr double kMaxUnknownRatio = 0.15;
 /// Whether the unexplained share is small, or could not make another label the largest.

@@ -57,6 +57,7 @@ constexpr auto kMetrics = std::to_array<MetricInfo>({
     {"dram_write_bytes", "bytes", lower, "written to device memory in the traced step"},
     {"tracing_interface_ns", "ns", lower,
      "what CUPTI says that tracing cost in the traced step, over all threads"},
+    {"lost_records", "count", lower, "records of traced steps that CUPTI had no room for"},
     {"kernel_workspace_bytes", "bytes", lower, "device memory that kernels hold as workspaces"},
     {"num_graphs", "count", lower, "CUDA graphs captured"},
     {"num_graph_replays", "count", higher, "launches of captured graphs"},

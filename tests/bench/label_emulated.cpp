@@ -40,6 +40,7 @@ TrialVerdict judge_as_trial(const EmulatedRun& run) {
   shard.path = "emulated";
   for (const FaultyStep& step : run.steps) {
     shard.traces.insert(shard.traces.end(), step.traces.begin(), step.traces.end());
+    shard.metrics.push_back({0, "lost_records", static_cast<double>(step.facts.num_lost)});
   }
   store::ShardMemory& memory = shard.memory.emplace_back();
   memory.peak_bytes = run.steps.front().facts.memory.peak_bytes;
@@ -95,7 +96,7 @@ void add_losses(const FaultyCase& faulty, const EmulatedRun& run, std::vector<Lo
     EmulatedRun lossy = run;
     for (size_t i = 0; i < lossy.steps.size(); ++i) {
       losing.seed = 5 + i;
-      lose_records(losing, lossy.steps[i].traces);
+      lose_records(losing, lossy.steps[i]);
     }
     add_case(losing, lossy, loss.score);
   }

@@ -355,8 +355,8 @@ EmulatedRun run_with(const FaultyCase& faulty, int num_steps, double longer,
         return record.name.text() == kStall;
       });
     }
-    lose_records(faulty, traces);
     step.traces = std::move(traces);
+    lose_records(faulty, step);
     step.communicators = plan::group_instances(plan::layout_of(trial.knobs));
     step.facts.peak_flops_per_s = trial.hardware.peak_flops_per_s;
     step.facts.memory_bytes_per_s = trial.hardware.memory_bytes_per_s;

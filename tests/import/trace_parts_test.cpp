@@ -67,8 +67,8 @@ class Rank {
     return *this;
   }
 
-  Rank& kernels(int count) {
-    for (int i = 0; i < count; ++i) {
+  Rank& kernels(int count, int first = 0) {
+    for (int i = first; i < count; ++i) {
       const bool is_comm = i % kKernelsEach == kKernelsEach - 1;
       // Squares of a number have no period that is short.
       const std::string name = is_comm ? "ncclDevKernel_AllReduce(x)"
@@ -207,6 +207,45 @@ BOOST_AUTO_TEST_CASE(a_place_that_cannot_be_cut_is_left_whole) {
   const ImportedSteps steps(traces, matching, RecordNames::numbers, {0, 20'000});
   BOOST_TEST(steps.are_parts());
   BOOST_TEST(steps.num_steps() == 4u);
+}
+
+// What the first rank waited for before the second one's recording began, nobody knows.
+BOOST_AUTO_TEST_CASE(what_one_rank_did_alone_is_left_out) {
+  std::vector<ImportedTrace> traces;
+  traces.push_back(Rank(0, 3'000'000).kernels(20'000).finish());
+  traces.push_back(Rank(1).kernels(12'000, 8'000).finish());
+  CollectiveMatching matching;
+  matching.clock_offsets_ns = {0, 0};
+  for (uint32_t op = 8'000 + kKernelsEach - 1; op < 12'000; op += kKernelsEach) {
+    matching.matched.push_back({{{0, op}, {1, op - 8'000}}, 0, 0});
+  }
+  PartSizes sizes;
+  for (const auto& parts : parts_of_ranks(traces, matching, sizes)) BOOST_TEST(parts.empty());
+  sizes.is_together_only = true;
+  const auto parts = parts_of_ranks(traces, matching, sizes);
+  BOOST_REQUIRE(parts[0].size() == 1u);
+  for (const ImportedOp& op : traces[0].ops) {
+    const int64_t number = (op.start_ns - 1'000'000) / kEachNs;
+    const bool is_together = number >= 8'000 && number < 12'000;
+    BOOST_TEST(part_of(traces[0], parts[0], op).has_value() == is_together, number);
+  }
+  BOOST_TEST(sizes_of(traces[1], parts[1])[0] == 4'000u);
+  // Cut, too.
+  sizes.most_whole = 0;
+  sizes.part = 12'000;
+  const auto halves = parts_of_ranks(traces, matching, sizes);
+  BOOST_TEST(halves[1].size() == 2u);
+  BOOST_TEST(halves[1].back().end_ns == parts[1].back().end_ns);
+  // Where clocks are not known, and where they were recorded together, all of it stays.
+  matching.clock_offsets_ns = {0, std::nullopt};
+  for (const auto& all : parts_of_ranks(traces, matching, PartSizes{.is_together_only = true})) {
+    BOOST_TEST(all.empty());
+  }
+  traces[1] = Rank(1).kernels(20'000).finish();
+  matching.clock_offsets_ns = {0, 0};
+  for (const auto& all : parts_of_ranks(traces, matching, PartSizes{.is_together_only = true})) {
+    BOOST_TEST(all.empty());
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_long_trace_without_steps_is_judged_by_parts) {

@@ -16,8 +16,9 @@ namespace {
 using tests::EventText;
 
 /// Twenty steps of 1 ms with a host that launches late; in front of the last kernel of each the
-/// device stands idle for `unexplained_us` though its launch has come.
-ImportedWall wall_of(double unexplained_us, double late_us = 450) {
+/// device stands idle for `unexplained_us` though its launch has come. `loses_kernels`: what was
+/// launched meanwhile is not in the file.
+ImportedWall wall_of(double unexplained_us, double late_us = 450, bool loses_kernels = false) {
   EventText events;
   for (int step = 0; step < 20; ++step) {
     const double start = 1000 * step;
@@ -26,16 +27,17 @@ ImportedWall wall_of(double unexplained_us, double late_us = 450) {
     events.call(start + 1, 5, id + 1).kernel(start + 8, 30, id + 1);
     events.call(start + 38 + late_us, 5, id + 2).kernel(start + 45 + late_us, 30, id + 2);
     const double begin = start + 75 + late_us + unexplained_us;
+    if (loses_kernels) events.call(start + 50 + late_us, 5, id + 4);
     events.call(start + 60 + late_us, 5, id + 3).kernel(begin, start + 999 - begin, id + 3);
   }
   const ImportedTrace trace = events.read();
   return classify_imported(std::span(&trace, 1));
 }
 
-bool tells_most(const ImportedWall& wall) {
-  return std::ranges::any_of(wall.evidence,
-                             [](const Evidence& one) { return one.name == "most_ratio"; });
+bool tells(const ImportedWall& wall, const std::string& name) {
+  return std::ranges::any_of(wall.evidence, [&](const Evidence& one) { return one.name == name; });
 }
+bool tells_most(const ImportedWall& wall) { return tells(wall, "most_ratio"); }
 
 }  // namespace
 
@@ -46,6 +48,18 @@ BOOST_AUTO_TEST_CASE(a_ceiling_is_told_with_them_too) {
   BOOST_TEST(*late.most_ratio > late.share_ratio + 0.08, late.summary);
   BOOST_TEST(*late.most_ratio < late.share_ratio + 0.12);
   BOOST_TEST(tells_most(late));
+}
+
+// A launch without its kernel says that the file lacks records: then the share is a bound.
+BOOST_AUTO_TEST_CASE(they_count_to_the_ceiling_where_kernels_are_missing) {
+  const ImportedWall late = wall_of(100);
+  const ImportedWall lossy = wall_of(100, 450, true);
+  BOOST_TEST(name_of(lossy.label) == "host", lossy.summary);
+  BOOST_TEST(lossy.share_ratio > late.share_ratio + 0.08, lossy.summary);
+  BOOST_TEST(lossy.most_ratio.value() == lossy.share_ratio);
+  BOOST_TEST(tells(lossy, "lost_records"));
+  BOOST_TEST(!tells_most(lossy));
+  BOOST_TEST(!tells(late, "lost_records"));
 }
 
 BOOST_AUTO_TEST_CASE(where_all_is_explained_it_is_the_ceiling) {

@@ -102,8 +102,8 @@ double strength_of(const std::vector<StrongFault>& faults, Fault fault);
 bool has_fault(const std::vector<StrongFault>& faults, Fault fault);
 /// Time that a fault of that strength inserts into a layer: a copy, or work of the host.
 double inserted_ns(double strength);
-/// What the case says that recorders lose, drawn by its seed.
-void lose_records(const FaultyCase& faulty, std::vector<profiler::StepTrace>& traces);
+/// What the case says that recorders lose, drawn by its seed. As they do, it counts lost records.
+void lose_records(const FaultyCase& faulty, FaultyStep& step);
 /// strength_for, of steps that take time_with(strength).
 std::optional<double> strength_for(Fault fault, double gain_ratio, double healthy,
                                    const std::function<double(double strength)>& time_with);

@@ -313,7 +313,7 @@ FaultyStep play_with(const FaultyCase& faulty, double longer) {
   step.step_ns = played.step_ns;
   step.traces = std::move(played.traces);
   name_inserted(step.traces, setup);
-  lose_records(faulty, step.traces);
+  lose_records(faulty, step);
   step.communicators = plan::group_instances(plan::layout_of(setup.trial.knobs));
   step.facts.peak_flops_per_s = hardware.peak_flops_per_s;
   step.facts.memory_bytes_per_s = hardware.memory_bytes_per_s;
@@ -505,10 +505,10 @@ int64_t put_into(spec::TrialSpec& trial, const std::vector<StrongFault>& faults)
   return num_micro_batches;
 }
 
-void lose_records(const FaultyCase& faulty, std::vector<profiler::StepTrace>& traces) {
+void lose_records(const FaultyCase& faulty, FaultyStep& step) {
   std::mt19937_64 random(faulty.seed * 7919 + 13);
   std::uniform_real_distribution<double> chance(0, 1);
-  for (profiler::StepTrace& trace : traces) {
+  for (profiler::StepTrace& trace : step.traces) {
     std::vector<profiler::TraceRecord> kept;
     for (profiler::TraceRecord& record : trace.records) {
       if (faulty.deleted_edges > 0 && chance(random) < faulty.deleted_edges) {
@@ -517,7 +517,10 @@ void lose_records(const FaultyCase& faulty, std::vector<profiler::StepTrace>& tr
           return wait.record_id == record.id;
         });
       }
-      if (faulty.lost_records > 0 && chance(random) < faulty.lost_records) continue;
+      if (faulty.lost_records > 0 && chance(random) < faulty.lost_records) {
+        ++step.facts.num_lost;
+        continue;
+      }
       kept.push_back(std::move(record));
     }
     trace.records = std::move(kept);

@@ -129,10 +129,18 @@ BOOST_AUTO_TEST_CASE(a_gain_is_within_what_the_ceiling_is_with_what_lost_records
   const StepVerdict whole = judge(play_faulty(faulty));
   BOOST_TEST(whole.most_ratio == whole.ceiling_ratio());
   faulty.lost_records = 0.002;
-  const StepVerdict lossy = judge(play_faulty(faulty));
+  FaultyStep step = play_faulty(faulty);
+  BOOST_TEST(step.facts.num_lost > 0);
+  const StepVerdict told = judge(step);
+  step.facts.num_lost = 0;
+  const StepVerdict lossy = judge(step);
   BOOST_TEST((lossy.sub_cause == SubCause::offload), text_of(lossy));
   BOOST_TEST(removal_gain(faulty) > lossy.ceiling_ratio() + 0.005, text_of(lossy));
   BOOST_TEST(removal_gain(faulty) <= lossy.most_ratio + 0.005, lossy.most_ratio);
+  // Where the recorder says that it lost records, it is the ceiling.
+  BOOST_TEST((told.sub_cause == SubCause::offload), text_of(told));
+  BOOST_TEST(told.ceiling_ratio() == lossy.most_ratio, text_of(told));
+  BOOST_TEST(told.summary.find("up to") != std::string::npos, text_of(told));
 }
 
 // The host stands still for as long as it waited, as if its program did.

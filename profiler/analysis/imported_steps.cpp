@@ -115,11 +115,9 @@ void ImportedSteps::add_rank(uint32_t index) {
   rank.is_of_experts = expert_kernels_of(trace);
   rank.is_launching.resize(trace.threads.size());
   std::vector<Launch> launches;
-  std::vector<bool> has_work(trace.calls.size());
   for (const ImportedOp& op : trace.ops) {
     const HostCall* call = trace.launch_of(op);
     if (call == nullptr) continue;
-    has_work[op.call] = true;
     // A thread that only fetches data takes no turns with the one that trains.
     if (op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph) {
       launches.push_back({call->start_ns, call->thread});
@@ -133,10 +131,8 @@ void ImportedSteps::add_rank(uint32_t index) {
   for (uint32_t row = 0; row < trace.calls.size(); ++row) {
     const HostCall& call = trace.calls[row];
     if (is_stop(call) && holds_up(rank, launches, call)) rank.stops.push_back(row);
-    if (call.kind == CallKind::launch && !has_work[row]) {
-      rank.idle_launches_ns.push_back(call.start_ns);
-    }
   }
+  rank.idle_launches_ns = idle_launches_of(trace);
   rank.loading = loading_of(trace);
   rank.program = program_of(trace);
   rank.offloading = offloading_of(trace);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
 
 namespace moetune::profiler {
 
@@ -32,6 +33,30 @@ std::vector<LaunchedWork> launched_work_of(const ImportedTrace& trace) {
     all[i].latest_end_ns = std::max(all[i].latest_end_ns, all[i - 1].latest_end_ns);
   }
   return all;
+}
+
+std::vector<int64_t> idle_launches_of(const ImportedTrace& trace) {
+  std::vector<int64_t> idle;
+  for (uint32_t name = 0; name < trace.names.size(); ++name) {
+    if (trace.names[name].find("StreamBeginCapture") != std::string::npos) return idle;
+  }
+  std::vector<bool> has_work(trace.calls.size());
+  for (const ImportedOp& op : trace.ops) {
+    if (op.call != kNoRow) has_work[op.call] = true;
+  }
+  bool is_recorded = false;  // the device, from the first launch on that has work
+  size_t num_followed = 0;   // by one that has
+  for (size_t row = 0; row < has_work.size(); ++row) {
+    if (trace.calls[row].kind != CallKind::launch) continue;
+    is_recorded = is_recorded || has_work[row];
+    if (has_work[row]) {
+      num_followed = idle.size();
+    } else if (is_recorded) {
+      idle.push_back(trace.calls[row].start_ns);
+    }
+  }
+  idle.resize(num_followed);
+  return idle;
 }
 
 }  // namespace moetune::profiler

@@ -38,4 +38,8 @@ struct LaunchedWork {
 /// By launch. Work without one was launched with that before it, or before the trace began.
 std::vector<LaunchedWork> launched_work_of(const ImportedTrace& trace);
 
+/// When launches of kernels began whose kernels are not in the trace, though earlier and later ones
+/// are. Ascending. None where graphs are captured: what is launched meanwhile has no work.
+std::vector<int64_t> idle_launches_of(const ImportedTrace& trace);
+
 }  // namespace moetune::profiler

@@ -52,8 +52,8 @@ std::optional<Evidence> StepsVerdict::with_unexplained() const {
         "lost_records", static_cast<double>(verdict.num_lost), "count",
         fmt::format("{}: what nothing in the others explains counts to the ceiling, "
                     "which is {} at most",
-                    verdict.num_lost == 1 ? "a record was lost"
-                                          : fmt::format("{} records were lost", verdict.num_lost),
+                    verdict.num_lost == 1 ? "a record is missing"
+                                          : fmt::format("{} records are missing", verdict.num_lost),
                     base::format_ratio(verdict.ceiling_ratio()))};
   }
   if (most < verdict.ceiling_ratio() + kLeastToldCeiling) return std::nullopt;

@@ -83,7 +83,8 @@ class CommandScan {
       size_t length = 0;
       while (length < rest_.size() && !ends_name(rest_[length])) ++length;
       const std::string_view name = rest_.substr(0, length);
-      keep(length);
+      keep_word(length);
+      if (may_name_secret(name) && take_member(name)) continue;
       const bool has_value = rest_.starts_with('=');
       const bool is_flag = name.starts_with('-') && !rest_.empty() && is_blank(rest_.front());
       if ((has_value || is_flag) && may_name_secret(name)) {
@@ -110,6 +111,50 @@ class CommandScan {
   void keep(size_t length) {
     text_ += rest_.substr(0, length);
     rest_.remove_prefix(length);
+  }
+
+  /// Without the password of an address: "https://user:password@host".
+  void keep_word(size_t length) {
+    const std::string_view word = rest_.substr(0, length);
+    const size_t scheme = word.find("://");
+    const size_t user = scheme == std::string_view::npos ? scheme : scheme + 3;
+    const size_t host =
+        scheme == std::string_view::npos ? scheme : word.substr(0, word.find('/', user)).rfind('@');
+    if (host == std::string_view::npos || host < user ||
+        word.substr(user, host - user).find(':') == std::string_view::npos) {
+      return keep(length);
+    }
+    keep(user);
+    text_ += kHidden;
+    rest_.remove_prefix(host - user);
+    keep(length - host);
+  }
+
+  /// The value of a JSON object's member whose name was just kept: `": "value"`. False where the
+  /// rest is none.
+  bool take_member(std::string_view name) {
+    const Piece quote = next_piece();
+    size_t at = quote.length;
+    while (at < rest_.size() && is_blank(rest_[at])) ++at;
+    if (quote.quote == 0 || at >= rest_.size() || rest_[at] != ':') return false;
+    turn(quote.quote);
+    keep(at + 1);
+    keep_blanks();
+    const Piece first = next_piece();
+    size_t end = 0;
+    if (first.quote == quote.quote) {
+      keep(first.length);
+      for (Piece piece = next_piece(); end < rest_.size() && piece.quote != first.quote;
+           piece = next_piece(end)) {
+        end += piece.length;
+      }
+    } else {
+      while (end < rest_.size() && rest_[end] != ',' && rest_[end] != '}' && !is_quote(rest_[end]))
+        ++end;
+    }
+    hide_or_keep(name, std::min(end, rest_.size()));
+    if (first.quote == quote.quote && !rest_.empty()) keep(next_piece().length);
+    return true;
   }
 
   /// Also ends of lines that a backslash takes away.
@@ -177,8 +222,9 @@ class CommandScan {
     return at;
   }
 
-  void take_value(std::string_view name) {
-    const size_t length = end_of_value();
+  void take_value(std::string_view name) { hide_or_keep(name, end_of_value()); }
+
+  void hide_or_keep(std::string_view name, size_t length) {
     if (is_secret(name, rest_.substr(0, length))) {
       text_ += kHidden;
       rest_.remove_prefix(length);

@@ -20,7 +20,8 @@ bool is_secret(std::string_view key, std::string_view value,
 /// Of all that a run's source says.
 void hide_secrets(spec::dialects::RunConfig& config);
 /// Of a command in one text, also those of lists and of commands in quotes:
-/// "--export=ALL,HF_TOKEN=...", "bash -c 'HF_TOKEN=... torchrun'". Its time is linear.
+/// "--export=ALL,HF_TOKEN=...", "bash -c 'HF_TOKEN=... torchrun'", of members of JSON objects and
+/// of addresses: "https://user:password@host". Its time is linear.
 std::string without_secrets(std::string_view command);
 
 }  // namespace moetune::sweeps

@@ -481,6 +481,18 @@ BOOST_AUTO_TEST_CASE(secrets_in_lists_and_in_quoted_commands) {
       {"run --api-key \\\n leak", "run --api-key \\\n ***"},
       {R"(run "A_TOKEN=leak leak)", R"(run "A_TOKEN=*** leak)"},
       {"run --api-key", "run --api-key"},
+      {R"(run --env '{"HF_TOKEN": "leak, leak", "A": "x", "api_key":"leak"}' --lr 1)",
+       R"(run --env '{"HF_TOKEN": "***", "A": "x", "api_key":"***"}' --lr 1)"},
+      {R"(sh -c "run '{\"password\": \"leak\", \"lr\": 1}'" x)",
+       R"(sh -c "run '{\"password\": \"***\", \"lr\": 1}'" x)"},
+      {R"({"password": 12, "end_token": 7, "secret": leak})",
+       R"({"password": ***, "end_token": 7, "secret": ***})"},
+      {R"({"password": "leak)", R"({"password": "***)"},
+      {R"({"password":)", R"({"password":)"},
+      {"git clone https://somebody:leak@example.org/a:b@c x",
+       "git clone https://***@example.org/a:b@c x"},
+      {"curl http://somebody@example.org http://example.org:80/a@b",
+       "curl http://somebody@example.org http://example.org:80/a@b"},
       {"A='x y' b=\"c;d\" --tokenizer-type=N,e=f \\",
        "A='x y' b=\"c;d\" --tokenizer-type=N,e=f \\"},
   };
@@ -494,9 +506,9 @@ BOOST_AUTO_TEST_CASE(secrets_in_lists_and_in_quoted_commands) {
 
 BOOST_AUTO_TEST_CASE(long_commands_are_searched_once) {
   // Each would take minutes if what was read was read again.
-  for (const std::string part :
-       {"a=", "\"", "\\", "\\\"", "'\"", "token=1,", "token=", "--token 1 ",
-        "\" TOKEN=", "TOKEN=\"' ", "\\\" TOKEN=1", "--token \""}) {
+  for (const std::string part : {"a=", "\"", "\\", "\\\"", "'\"", "token=1,",
+                                 "token=", "--token 1 ", "\" TOKEN=", "TOKEN=\"' ", "\\\" TOKEN=1",
+                                 "--token \"", "token\" ", "token\":", "a://:@", "token\": \""}) {
     std::string text;
     while (text.size() < 2'000'000) text += part;
     BOOST_TEST(without_secrets(text).size() > 0U);

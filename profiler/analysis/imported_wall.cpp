@@ -138,8 +138,8 @@ class Judge {
       return;
     }
     // A part with another label does not say what this one would gain with what is unexplained.
-    if (base::is_recoverable(wall.label) && !replay_->are_parts) {
-      wall.most_ratio = verdict.most_ratio;
+    if (base::is_recoverable(wall.label)) {
+      if (!replay_->are_parts) wall.most_ratio = verdict.most_ratio;
       if (auto more = replay_->with_unexplained()) wall.evidence.push_back(std::move(*more));
     }
     if (verdict.is_hidden()) wall.joint_ratio = verdict.joint_ratio;

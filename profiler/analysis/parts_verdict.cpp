@@ -21,6 +21,7 @@ StepVerdict mean_of(std::span<const StepVerdict> parts) {
   double all_ns = 0;
   for (const StepVerdict& part : parts) {
     mean.step_ns += part.step_ns;
+    mean.num_lost += part.num_lost;
     all_ns += ns_of(part);
   }
   for (const StepVerdict& part : parts) {
@@ -88,7 +89,7 @@ std::string summary_of(const StepVerdict& mean) {
   }
   if (mean.is_hidden()) return text_of_hidden(mean);
   return fmt::format("{} ({}): without it what was replayed would be {} shorter",
-                     name_of(mean.label), row_of(mean.sub_cause).name, ratio);
+                     name_of(mean.label), row_of(mean.sub_cause).name, mean.ceiling_text());
 }
 
 }  // namespace

@@ -394,9 +394,8 @@ class StepJudge {
           base::format_ratio(kLeastBindingRatio));
       return;
     }
-    verdict_.summary = fmt::format(
-        "{} ({}): without it the step would be {}{} shorter", name_of(verdict_.label), row.name,
-        verdict_.num_lost > 0 ? "up to " : "", base::format_ratio(verdict_.ceiling_ratio()));
+    verdict_.summary = fmt::format("{} ({}): without it the step would be {} shorter",
+                                   name_of(verdict_.label), row.name, verdict_.ceiling_text());
     if (verdict_.is_hidden()) verdict_.summary = text_of_hidden(verdict_);
   }
 
@@ -450,6 +449,10 @@ std::string VerdictLink::text(int64_t shown_from, int64_t shown_to) const {
   return fmt::format("messages from rank {} to rank {} take {}, those between two other ranks {}",
                      shown_from, shown_to, base::format_ns(std::llround(message_ns)),
                      base::format_ns(std::llround(usual_ns)));
+}
+
+std::string StepVerdict::ceiling_text() const {
+  return (num_lost > 0 ? "up to " : "") + base::format_ratio(ceiling_ratio());
 }
 
 std::string StepVerdict::text(std::optional<int64_t> shown_rank) const {

@@ -80,6 +80,8 @@ struct StepVerdict {
   [[nodiscard]] std::string text(std::optional<int64_t> shown_rank) const;
   [[nodiscard]] std::string text() const { return text(rank); }
   [[nodiscard]] double ceiling_ratio() const { return ceilings[static_cast<size_t>(label)]; }
+  /// "29.1 %"; where records were lost "up to 29.1 %".
+  [[nodiscard]] std::string ceiling_text() const;
   [[nodiscard]] bool is_hidden() const { return joint_ratio > 0; }
   [[nodiscard]] double unknown_ratio() const {
     return ceilings[static_cast<size_t>(Wall::unknown)];

@@ -42,6 +42,14 @@ BOOST_AUTO_TEST_CASE(a_few_long_parts_outweigh_many_short_ones) {
   BOOST_TEST(is_about(verdict.sub_ceilings[static_cast<size_t>(SubCause::loader)], 0.3));
   BOOST_TEST(verdict.summary ==
              "host (loader): without it what was replayed would be 30.0 % shorter");
+  // Of records that are missing in one part.
+  parts.front().num_lost = 7;
+  const StepsVerdict lossy = verdict_of_parts(parts);
+  BOOST_TEST(lossy.verdict.summary ==
+             "host (loader): without it what was replayed would be up to 30.0 % shorter");
+  BOOST_TEST_REQUIRE(lossy.with_unexplained().has_value());
+  BOOST_TEST(lossy.with_unexplained()->name == "lost_records");
+  BOOST_TEST(lossy.with_unexplained()->value == 7);
   // Too little of the whole, however much of its part.
   parts.back().step_ns = 50'000'000;
   verdict = verdict_of_parts(parts).verdict;

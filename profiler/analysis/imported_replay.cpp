@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "profiler/analysis/imported_steps.h"
+#include "profiler/analysis/launch_order.h"
 #include "profiler/analysis/parts_verdict.h"
 #include "profiler/analysis/trace_causes.h"
 
@@ -25,7 +26,7 @@ constexpr int64_t kStreamGapNs = 5'000;
 /// A gap of the host while the device has work: shorter ones are common in programs.
 constexpr int64_t kLongGapNs = 1'000'000;
 constexpr ReplayOptions kReplayOptions = {kDeviceLatencyNs, kStreamGapNs, kUsualLaunchNs,
-                                          kLongGapNs, kRoundingNs};
+                                          kLongGapNs,       kRoundingNs,  kLeastLaunchGapNs};
 
 int64_t recorded_ns(const std::vector<StepTrace>& traces) {
   int64_t end_ns = traces.front().end_ns;

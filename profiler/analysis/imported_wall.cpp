@@ -120,10 +120,13 @@ class Judge {
     wall.label = verdict.label;
     wall.rank.reset();
     double share = shares[place_of(wall.label)];
-    // What a late rank's host did just before may not be what delayed it: its whole step counts.
-    if (verdict.rank && wall.label == Wall::host) {
-      const auto late = static_cast<size_t>(*verdict.rank);
-      share = std::max(share, time_.rank_shares[late][place_of(wall.label)] + waits_for_stages);
+    // What a late rank's host did just before may not be what delayed it: its whole steps count.
+    if (wall.label == Wall::host) {
+      share = std::max(share, time_.latest_host_share + waits_for_stages);
+      if (verdict.rank) {
+        const auto late = static_cast<size_t>(*verdict.rank);
+        share = std::max(share, time_.rank_shares[late][place_of(wall.label)] + waits_for_stages);
+      }
     }
     // What collectives take from the work beside them is no time of their own.
     if (verdict.sub_cause == SubCause::contention) {

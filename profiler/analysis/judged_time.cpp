@@ -1,6 +1,7 @@
 #include "profiler/analysis/judged_time.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 
@@ -72,6 +73,7 @@ class Booking {
       }
     }
     time_.recomputed_ratio /= time_.num_ranks;
+    find_latest_hosts();
     sum_up_host();
   }
 
@@ -80,6 +82,24 @@ class Booking {
   void find_waits() {
     time_.matching = match_across_ranks(traces_);
     waits_ = waits_of(traces_, time_.matching);
+  }
+
+  /// Stalls may be of another rank in each step.
+  void find_latest_hosts() {
+    std::map<int64_t, double> shares;  // by step
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      for (const ImportedStep& step : traces_[i].steps) {
+        const Interval time = {step.start_ns, step.end_ns};
+        if (time.length_ns() <= 0) continue;
+        const CauseSums sums = causes_in(ranks_[i].segments, time);
+        double& share = shares[step.number];
+        share = std::max(share, static_cast<double>(sums[place_of(IdleCause::host)]) /
+                                    static_cast<double>(time.length_ns()));
+      }
+    }
+    for (const auto& [step, share] : shares) {
+      time_.latest_host_share += share / static_cast<double>(shares.size());
+    }
   }
 
   /// What is wanted of the segments last. They take half of the memory of the traces, which a

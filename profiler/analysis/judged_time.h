@@ -33,6 +33,9 @@ struct JudgedTime {
   double windows_ns = 0;                      ///< of all ranks
   std::array<double, kNumWalls> shares = {};  ///< mean over the ranks
   std::vector<std::array<double, kNumWalls>> rank_shares;  ///< by trace, of its window
+  /// Of each step the share in which the host of one rank was late, of the rank where it was late
+  /// for longest; the mean over the steps. 0 where none are marked.
+  double latest_host_share = 0;
   /// By trace, by label: lost time that this rank causes, on whichever rank it is lost.
   std::vector<std::array<double, kNumWalls>> blame;
 

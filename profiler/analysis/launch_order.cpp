@@ -1,8 +1,10 @@
 #include "profiler/analysis/launch_order.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <limits>
 #include <string>
+#include <utility>
 
 namespace moetune::profiler {
 
@@ -33,6 +35,24 @@ std::vector<LaunchedWork> launched_work_of(const ImportedTrace& trace) {
     all[i].latest_end_ns = std::max(all[i].latest_end_ns, all[i - 1].latest_end_ns);
   }
   return all;
+}
+
+int64_t start_limit_ns(std::vector<int64_t> delays_ns) {
+  if (delays_ns.empty()) return 0;
+  const auto quick = delays_ns.begin() + static_cast<std::ptrdiff_t>(delays_ns.size() / 20);
+  std::ranges::nth_element(delays_ns, quick);
+  return std::clamp<int64_t>(2 * *quick, 0, kDeviceLatencyNs);
+}
+
+int64_t start_limit_of(const ImportedTrace& trace) {
+  std::vector<int64_t> delays_ns;
+  base::reserve_large(delays_ns, trace.ops.size());
+  for (const ImportedOp& op : trace.ops) {
+    const HostCall* call = trace.launch_of(op);
+    if (op.kind != ActivityKind::kernel || call == nullptr) continue;
+    delays_ns.push_back(op.start_ns - call->start_ns);
+  }
+  return start_limit_ns(std::move(delays_ns));
 }
 
 std::vector<int64_t> idle_launches_of(const ImportedTrace& trace) {

@@ -13,6 +13,11 @@
 
 namespace moetune::profiler {
 
+/// A device starts enqueued work within this time, when nothing keeps it.
+constexpr int64_t kDeviceLatencyNs = 20'000;
+/// A call that launches returns within this time, when it waits for nothing.
+constexpr int64_t kUsualLaunchNs = 5'000;
+
 /// Rows of operations with a launch in the trace, by the row of their call, which is by its start.
 /// Rows of one call stay as they are; `rows` ascend otherwise.
 std::vector<uint32_t> by_call(const ImportedTrace& trace, std::vector<uint32_t> rows);
@@ -37,6 +42,15 @@ struct LaunchedWork {
 
 /// By launch. Work without one was launched with that before it, or before the trace began.
 std::vector<LaunchedWork> launched_work_of(const ImportedTrace& trace);
+
+/// A stream that was free for longer before its next work began did not merely change over to it.
+constexpr int64_t kLeastLaunchGapNs = 1'500;
+/// How soon after the end of its launch work begins where only the launch kept it: twice what the
+/// quickest twentieth takes from the start of the launch on, kDeviceLatencyNs at most. `delays_ns`:
+/// of all kernels, from there to their start; empty: 0.
+int64_t start_limit_ns(std::vector<int64_t> delays_ns);
+/// The same of a trace.
+int64_t start_limit_of(const ImportedTrace& trace);
 
 /// When launches of kernels began whose kernels are not in the trace, though earlier and later ones
 /// are. Ascending. None where graphs are captured: what is launched meanwhile has no work.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/base/large_memory.h"
+#include "profiler/analysis/launch_order.h"
 #include "profiler/analysis/replayed_records.h"
 
 namespace moetune::profiler {
@@ -168,7 +169,19 @@ int64_t ReplayedRun::add_rank(uint32_t trace) {
   return last_ns;
 }
 
-int64_t ReplayedRun::add_latency(uint32_t place, int64_t launched_ns, int64_t begun_ns) {
+int64_t ReplayedRun::start_limit_of(const RankOps& rank) const {
+  if (options_.least_launch_gap_ns <= 0) return 0;
+  std::vector<int64_t> delays_ns;
+  for (uint32_t place = rank.begin; place < rank.end; ++place) {
+    const TraceRecord& record = record_of(ops_[place]);
+    if (record.kind != RecordKind::kernel || record.thread < 0) continue;
+    delays_ns.push_back(record.start_ns - record.launch_start_ns);
+  }
+  return start_limit_ns(std::move(delays_ns));
+}
+
+int64_t ReplayedRun::add_latency(uint32_t place, int64_t launched_ns, int64_t begun_ns,
+                                 int64_t limit_ns) {
   Links& links = links_[place];
   const int64_t free_ns =
       links.before == kNone ? launched_ns : record_of(ops_[links.before]).end_ns;
@@ -182,6 +195,10 @@ int64_t ReplayedRun::add_latency(uint32_t place, int64_t launched_ns, int64_t be
   if (begun_ns < free_ns) links.gap_ns = begun_ns - free_ns;
   const int64_t late_ns = begun_ns - std::max(launched_ns, free_ns);
   if (!is_kept && late_ns > 0) {
+    const bool is_launch =
+        late_ns > options_.least_launch_gap_ns && begun_ns - launched_ns <= limit_ns;
+    if (is_launch) links.latency_ns = static_cast<int32_t>(begun_ns - launched_ns);
+    if (is_launch) return begun_ns;
     if (free_ns <= launched_ns && late_ns <= options_.start_latency_ns) {
       links.latency_ns = static_cast<int32_t>(late_ns);
     }
@@ -199,6 +216,7 @@ void ReplayedRun::find_slack(std::span<const DeviceWork> others) {
       if (!ops_[place].is_on_host) ends.emplace_back(record_of(ops_[place]).end_ns, place);
     }
     std::sort(ends.begin(), ends.end());
+    const int64_t limit_ns = start_limit_of(rank);
     size_t near = 0;
     for (uint32_t place = rank.begin; place < rank.end; ++place) {
       ReplayOp& op = ops_[place];
@@ -208,7 +226,7 @@ void ReplayedRun::find_slack(std::span<const DeviceWork> others) {
       if (is_on_host(record) && !is_sync) continue;
       const int64_t begun_ns = is_sync ? record.end_ns : record.start_ns;
       int64_t earliest_ns = is_sync ? record.start_ns : record.launch_end_ns;
-      if (!is_sync) earliest_ns = add_latency(place, earliest_ns, begun_ns);
+      if (!is_sync) earliest_ns = add_latency(place, earliest_ns, begun_ns, limit_ns);
       int64_t awaited_ns = earliest_ns;
       for_each_further(place, [&](const FurtherLink& link) {
         const int64_t produced_ns = record_of(ops_[link.producer]).end_ns;

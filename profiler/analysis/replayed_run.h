@@ -61,6 +61,10 @@ struct ReplayOptions {
   int64_t long_gap_ns = 0;
   /// So much may work start before the end of what it waited for, as times are rounded.
   int64_t rounding_ns = 0;
+  /// Work that begins longer after its stream was free, and as soon after its launch as it can
+  /// (start_limit_ns), waited for the launch: a launch takes its time to reach the device. 0: work
+  /// waits for its launch only where the stream was free when that returned.
+  int64_t least_launch_gap_ns = 0;
 };
 
 /// The records of all ranks and their dependencies. A record waits for all producers that its trace
@@ -203,7 +207,9 @@ class ReplayedRun {
     return op;
   }
   /// When the device could have begun, its time to begin included.
-  int64_t add_latency(uint32_t place, int64_t launched_ns, int64_t begun_ns);
+  int64_t add_latency(uint32_t place, int64_t launched_ns, int64_t begun_ns, int64_t limit_ns);
+  /// Of a rank's kernels (start_limit_ns).
+  [[nodiscard]] int64_t start_limit_of(const RankOps& rank) const;
   void find_slack(std::span<const DeviceWork> others);
 
   std::span<const StepTrace> traces_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -103,6 +104,14 @@ StepsVerdict verdict_of_steps(std::vector<StepVerdict> verdicts, std::optional<s
   if (told) {
     const auto label = static_cast<size_t>(verdicts.at(*told).label);
     if (votes[label] == votes[most]) most = label;
+  }
+  // Of stalls that move from rank to rank none is named.
+  std::map<int32_t, int> ranks;
+  for (const StepVerdict& verdict : verdicts) {
+    if (static_cast<size_t>(verdict.label) == most && verdict.rank) ++ranks[*verdict.rank];
+  }
+  for (StepVerdict& verdict : verdicts) {
+    if (verdict.rank && 2 * ranks[*verdict.rank] < votes[most]) verdict.rank.reset();
   }
   steps.num_steps = static_cast<int>(verdicts.size());
   steps.num_agreeing = votes[most];

@@ -17,7 +17,7 @@ inline constexpr double kLeastToldCeiling = 0.005;
 
 struct StepsVerdict {
   /// Of the step that is told or, where that has another label, of the one with the median ceiling
-  /// among the steps with the most frequent label.
+  /// among the steps with the most frequent label. It names a rank that half of these name.
   StepVerdict verdict;
   double low_ratio = 0;   ///< smallest ceiling of that label over all steps
   double high_ratio = 0;  ///< largest one

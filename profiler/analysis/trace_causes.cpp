@@ -40,6 +40,7 @@ class CauseSweep {
         window_(window),
         wide_(wide),
         offloading_(offloading_of(trace)),
+        start_limit_ns_(start_limit_of(trace)),
         cursor_ns_(window.time.start_ns) {
     ends_.fill(std::numeric_limits<int64_t>::min());
     ops_.fill(kNoRow);
@@ -129,7 +130,11 @@ class CauseSweep {
   void explain_idle(const Interval& gap, uint32_t next) {
     const HostCall* call = next == kNoRow ? nullptr : trace_.launch_of(trace_.ops[next]);
     if (call == nullptr) return add(gap.start_ns, gap.end_ns, IdleCause::unknown, next);
-    const int64_t enqueued_ns = std::clamp(call->end_ns, gap.start_ns, gap.end_ns);
+    // What begins as soon after its launch as a device can waited for the launch alone.
+    const bool is_launch =
+        gap.length_ns() > kLeastLaunchGapNs && gap.end_ns - call->end_ns <= start_limit_ns_;
+    const int64_t enqueued_ns =
+        is_launch ? gap.end_ns : std::clamp(call->end_ns, gap.start_ns, gap.end_ns);
     add(gap.start_ns, enqueued_ns, IdleCause::host, next);
     const int64_t started_ns = std::max(enqueued_ns, gap.end_ns - kDeviceLatencyNs);
     add(enqueued_ns, started_ns, IdleCause::unknown, next);
@@ -162,6 +167,7 @@ class CauseSweep {
   const TraceWindow& window_;
   const WorkClasses& wide_;
   Offloading offloading_;
+  int64_t start_limit_ns_;
   int64_t cursor_ns_;
   std::array<int64_t, kNumLanes> ends_;
   std::array<uint32_t, kNumLanes> ops_;  // that ends last

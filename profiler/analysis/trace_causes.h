@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "profiler/analysis/launch_order.h"
 #include "profiler/analysis/trace_windows.h"
 #include "profiler/analysis/wall_label.h"
 #include "profiler/imported_trace.h"
@@ -16,8 +17,8 @@ namespace moetune::profiler {
 enum class IdleCause : uint8_t {
   compute,        ///< a kernel ran that is no communication, or a copy or fill within the device
   communication,  ///< what runs next was enqueued, or starts when this ends
-  host,           ///< what runs next had not been enqueued; nothing ran meanwhile, or something
-                  ///< that it does not wait for
+  host,           ///< what runs next had not been enqueued, or began as soon after its launch as it
+                  ///< could; nothing ran meanwhile, or something that it does not wait for
   host_copy,      ///< a copy to or from the host that is no offloading, and nothing else
   offload,        ///< a copy that is (is_offload), and nothing else
   latency,        ///< enqueued, and started as soon as devices do
@@ -34,11 +35,6 @@ struct CauseSegment {
   /// for, kNoRow at the end of the window and while kernels run.
   uint32_t op = kNoRow;
 };
-
-/// A device starts enqueued work within this time, when nothing keeps it.
-constexpr int64_t kDeviceLatencyNs = 20'000;
-/// A call that launches returns within this time, when it waits for nothing.
-constexpr int64_t kUsualLaunchNs = 5'000;
 
 /// Ascending, without holes, from the start to the end of the window. Rules, at each moment the
 /// first that fits: compute runs; kernels without a name run; communication runs alone; a copy to

@@ -28,7 +28,14 @@ namespace {
 constexpr int kRanks = 4;
 constexpr int kLayers = 12;
 
-enum class Fault : uint8_t { none, slow_rank, late_host, slow_transfer, skewed_experts };
+enum class Fault : uint8_t {
+  none,
+  slow_rank,
+  late_host,
+  moving_stall,
+  slow_transfer,
+  skewed_experts
+};
 
 /// A collective by its rank, its step and its number in the step.
 using IsLost = std::function<bool(int rank, int step, int number)>;
@@ -81,6 +88,8 @@ std::vector<ImportedTrace> traces_of(const Run& run) {
                       "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__");
       host[2] += 8000;
     }
+    // Of no range, as when Python collects garbage.
+    if (run.fault == Fault::moving_stall) host[step % kRanks] += 8000;
     const int num_parts = has_experts ? 2 : 1;
     for (int number = 0; number < kLayers * num_parts; ++number) {
       double last_us = 0;
@@ -360,6 +369,18 @@ BOOST_AUTO_TEST_CASE(series_of_different_runs_are_not_aligned) {
   const std::vector<SeriesEnd> far = {{-(int64_t{1} << 61), kNoStep}, {int64_t{1} << 61, kNoStep}};
   BOOST_TEST(!align_by_ends(far, alike, {}).has_value());
   BOOST_TEST(!align_by_ends(alike, far, {int64_t{1} << 62, {}}).has_value());
+}
+
+// No rank is late for long in sum, and what the others wait for is a rank that computes.
+BOOST_AUTO_TEST_CASE(stalls_of_another_rank_in_each_step_are_the_hosts) {
+  Run run;
+  run.fault = Fault::moving_stall;
+  run.num_steps = 8;
+  const ImportedWall wall = classify_imported(traces_of(run));
+  BOOST_TEST(name_of(wall.label) == "host", wall.summary);
+  BOOST_TEST(wall.sub_cause == "loader");
+  BOOST_TEST(wall.share_ratio > 0.25, wall.summary);
+  BOOST_TEST(!wall.rank.has_value());
 }
 
 BOOST_AUTO_TEST_SUITE_END()

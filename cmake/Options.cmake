@@ -74,7 +74,7 @@ function(moetune_precompiled target kind)
     target_precompile_headers(${owner} PRIVATE ${headers})
     if(kind STREQUAL test)
       target_compile_definitions(${owner} PRIVATE BOOST_TEST_DYN_LINK)
-      target_compile_options(${owner} PRIVATE -O0)  # as tests are
+      target_compile_options(${owner} PRIVATE -Og)  # as tests are
     elseif(kind STREQUAL light)
       moetune_lightly_optimised(${owner})
     endif()

@@ -55,6 +55,19 @@ BOOST_DATA_TEST_CASE(readings_are_as_likely_as_their_densities_say,
   }
 }
 
+// Fewer, as many and more than are compared at a time; the largest anywhere.
+BOOST_DATA_TEST_CASE(weights_are_those_of_the_largest, data::make({1, 15, 16, 17, 40}), num_logs) {
+  for (int at = 0; at < num_logs; ++at) {
+    std::vector<double> logs;
+    for (int i = 0; i < num_logs; ++i) logs.push_back(i == at ? -1000 : -1001 - std::abs(i - at));
+    std::vector<double> weights(logs.size());
+    BOOST_TEST(scale_by_largest(logs, weights) == -1000);
+    for (size_t i = 0; i < logs.size(); ++i) {
+      BOOST_TEST(weights[i] == std::exp(logs[i] + 1000), tt::tolerance(1e-14));
+    }
+  }
+}
+
 // So far off that the formula's logarithm would be that of 0.
 BOOST_AUTO_TEST_CASE(far_off_there_are_only_outliers) {
   const std::vector<double> values = {0.0, 5000.0};

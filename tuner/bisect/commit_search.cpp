@@ -75,11 +75,18 @@ std::vector<CommitReadings> CommitHunt::by_commit() const {
 }
 
 std::vector<double> CommitHunt::values_at(int first, int last) const {
-  std::vector<double> values;
-  for (const CommitReadings& commit : by_commit()) {
-    if (commit.position < first || commit.position > last) continue;
-    values.insert(values.end(), commit.values.begin(), commit.values.end());
+  std::vector<size_t> order;
+  for (size_t i = 0; i < readings_.size(); ++i) {
+    if (readings_[i].position >= first && readings_[i].position <= last) order.push_back(i);
   }
+  if (first != last) {
+    std::stable_sort(order.begin(), order.end(), [this](size_t a, size_t b) {
+      return readings_[a].position < readings_[b].position;
+    });
+  }
+  std::vector<double> values;
+  values.reserve(order.size());
+  for (const size_t i : order) values.push_back(freed(i));
   return values;
 }
 

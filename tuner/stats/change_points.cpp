@@ -8,7 +8,6 @@
 
 #include "kernels/base/error.h"
 #include "profiler/analysis/stats.h"
-#include "tuner/stats/fast_exp.h"
 #include "tuner/stats/level_lattice.h"
 #include "tuner/stats/log_sum.h"
 #include "tuner/stats/noise_model.h"
@@ -54,12 +53,8 @@ class Segments {
     for (size_t first = 0; first < size_; ++first) {
       std::fill(sum.begin(), sum.end(), 0.0);
       for (size_t last = first; last < size_; ++last) {
-        double largest = kMinusInfinity;
-        for (size_t m = 0; m < num_levels; ++m) {
-          sum[m] += fit[last * num_levels + m];
-          largest = std::max(largest, sum[m]);
-        }
-        for (size_t m = 0; m < num_levels; ++m) weights[m] = fast_exp(sum[m] - largest);
+        for (size_t m = 0; m < num_levels; ++m) sum[m] += fit[last * num_levels + m];
+        const double largest = scale_by_largest(sum, weights);
         double total = 0.0;
         double weighted = 0.0;
         for (size_t m = 0; m < num_levels; ++m) {

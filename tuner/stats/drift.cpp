@@ -2,6 +2,7 @@
 #include "tuner/stats/drift.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -22,9 +23,11 @@ constexpr size_t kFewestDriftRuns = 14;
 /// What follows from the times alone is made once, for all rounds of levels and course.
 class LocalLine {
  public:
-  /// `times`: of the points; those at `at` itself are left out.
-  LocalLine(const std::vector<double>& times, double at) {
-    std::vector<std::pair<double, size_t>> others;
+  /// `times`: of the points; those at `at` itself are left out. `others` is room to work in, which
+  /// many lines share.
+  LocalLine(const std::vector<double>& times, double at,
+            std::vector<std::pair<double, size_t>>& others) {
+    others.clear();
     for (size_t i = 0; i < times.size(); ++i) {
       if (times[i] != at) others.emplace_back(times[i], i);
     }
@@ -41,7 +44,10 @@ class LocalLine {
     const double reach = 1.05 * std::max(at - first->first, last->first - at) + 1e-9;
     for (const auto& [time, index] : others) {
       const double u = std::abs(time - at) / reach;
-      neighbours_.push_back({index, time - at, std::pow(1 - u * u * u, 3)});
+      indices_[num_neighbours_] = index;
+      distances_[num_neighbours_] = time - at;
+      nearness_[num_neighbours_] = std::pow(1 - u * u * u, 3);
+      ++num_neighbours_;
     }
   }
 
@@ -49,13 +55,20 @@ class LocalLine {
   [[nodiscard]] double level(const std::vector<double>& values, double scale) const {
     double level = 0.0;
     double slope = 0.0;
-    for (int round = 0; round < 4 && !neighbours_.empty(); ++round) {
+    std::array<double, kNumNeighbours> ys = {};
+    for (size_t i = 0; i < num_neighbours_; ++i) ys[i] = values[indices_[i]];
+    for (int round = 0; round < 4 && num_neighbours_ > 0; ++round) {
+      std::array<double, kNumNeighbours> weights = {};
+      for (size_t i = 0; i < kNumNeighbours; ++i) {
+        const double off =
+            round == 0 ? 0.0 : std::abs(ys[i] - level - slope * distances_[i]) / scale;
+        weights[i] = nearness_[i] / std::max(1.0, off * off / 4.0) + 1e-12;
+      }
       double w = 0, wx = 0, wy = 0, wxx = 0, wxy = 0;
-      for (const Neighbour& neighbour : neighbours_) {
-        const double x = neighbour.distance;
-        const double y = values[neighbour.index];
-        const double off = round == 0 ? 0.0 : std::abs(y - level - slope * x) / scale;
-        const double weight = neighbour.nearness / std::max(1.0, off * off / 4.0) + 1e-12;
+      for (size_t i = 0; i < num_neighbours_; ++i) {
+        const double x = distances_[i];
+        const double y = ys[i];
+        const double weight = weights[i];
         w += weight;
         wx += weight * x;
         wy += weight * y;
@@ -63,19 +76,22 @@ class LocalLine {
         wxy += weight * x * y;
       }
       const double determinant = w * wxx - wx * wx;
+      const double slope_before = slope;
+      const double level_before = level;
       slope = determinant > 1e-9 * w * w ? (w * wxy - wx * wy) / determinant : 0.0;
       level = (wy - slope * wx) / w;
+      // The next round would see what this one has seen.
+      if (round > 0 && slope == slope_before && level == level_before) break;
     }
     return level;
   }
 
  private:
-  struct Neighbour {
-    size_t index = 0;       ///< of the point
-    double distance = 0.0;  ///< in time, from where the line is read
-    double nearness = 0.0;  ///< its weight
-  };
-  std::vector<Neighbour> neighbours_;
+  // One array for each property: their loops are vector code.
+  size_t num_neighbours_ = 0;
+  std::array<size_t, kNumNeighbours> indices_ = {};    ///< of the points
+  std::array<double, kNumNeighbours> distances_ = {};  ///< in time, from where the line is read
+  std::array<double, kNumNeighbours> nearness_ = {};   ///< their weights
 };
 
 std::vector<TimedReading> in_order_of_time(std::vector<TimedReading> readings) {
@@ -164,8 +180,10 @@ std::vector<double> machine_drift(const std::vector<TimedReading>& readings,
     if (is_reference[i]) times.push_back(readings[i].time);
   }
   std::vector<LocalLine> lines;
+  lines.reserve(readings.size());
+  std::vector<std::pair<double, size_t>> others;
   // A reference does not smooth its own noise away.
-  for (const TimedReading& reading : readings) lines.emplace_back(times, reading.time);
+  for (const TimedReading& reading : readings) lines.emplace_back(times, reading.time, others);
   std::vector<double> course(readings.size(), 0.0);
   for (int round = 0; round < kNumRounds; ++round) {
     std::map<int, std::vector<double>> freed;

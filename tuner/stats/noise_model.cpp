@@ -1,7 +1,9 @@
 #include "tuner/stats/noise_model.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "tuner/stats/fast_exp.h"
@@ -51,6 +53,27 @@ void add_log_likelihoods(std::span<const double> values, double noise, double we
       sums[i] += weight * (constant + kOutlierSlope * square[i] + std::log(product[i]));
     }
   }
+}
+
+// The largest is sought in lanes: a vector's elements do not wait for each other, and in whatever
+// order they are compared, it is the same.
+double scale_by_largest(std::span<const double> logs, std::span<double> weights) {
+  constexpr size_t kLanes = 16;
+  std::array<double, kLanes> lanes;
+  lanes.fill(-std::numeric_limits<double>::infinity());
+  const size_t num_logs = logs.size();
+  const double* const log = logs.data();
+  size_t i = 0;
+  for (; i + kLanes <= num_logs; i += kLanes) {
+    for (size_t lane = 0; lane < kLanes; ++lane) {
+      lanes[lane] = log[i + lane] > lanes[lane] ? log[i + lane] : lanes[lane];
+    }
+  }
+  double largest = *std::max_element(lanes.begin(), lanes.end());
+  for (; i < num_logs; ++i) largest = log[i] > largest ? log[i] : largest;
+  double* const weight = weights.data();
+  for (size_t w = 0; w < num_logs; ++w) weight[w] = fast_exp(log[w] - largest);
+  return largest;
 }
 
 double detectable_change(double noise, size_t num_a, size_t num_b) {

@@ -18,6 +18,10 @@ inline constexpr std::array kNoiseFactors = {0.4, 0.56, 0.8, 1.12, 1.6, 2.24};
 void add_log_likelihoods(std::span<const double> values, double noise, double weight,
                          std::span<const double> levels, std::span<double> sums);
 
+/// Sets weights[i] to exp(logs[i] - the largest of logs), to within 1e-15 of itself, and returns
+/// that largest one. Both are as long, and not empty.
+double scale_by_largest(std::span<const double> logs, std::span<double> weights);
+
 /// The smallest difference of two levels that is shown in 9 of 10 hunts, by `num_a` and `num_b`
 /// runs with a one-sided confidence of 95 %. Outliers are not counted.
 double detectable_change(double noise, size_t num_a, size_t num_b);

@@ -8,7 +8,6 @@
 
 #include "kernels/base/error.h"
 #include "profiler/analysis/stats.h"
-#include "tuner/stats/fast_exp.h"
 #include "tuner/stats/level_lattice.h"
 #include "tuner/stats/noise_model.h"
 
@@ -83,16 +82,16 @@ void SubsetLevels::fit(Set& set) {
   set.fit.resize(noises_.size());
   set.log_scale.resize(noises_.size());
   set.total.resize(noises_.size());
+  set.log_total.resize(noises_.size());
   for (size_t n = 0; n < noises_.size(); ++n) {
     std::vector<double>& log_fit = set.log_fit[n];
     add_log_likelihoods(std::span(set.values).subspan(set.num_fitted), noises_[n],
                         weight_of_reading_, lattice_, log_fit);
-    const double largest = *std::max_element(log_fit.begin(), log_fit.end());
-    set.log_scale[n] = largest;
     std::vector<double>& fit = set.fit[n];
     fit.resize(lattice_.size());
-    for (size_t l = 0; l < fit.size(); ++l) fit[l] = fast_exp(log_fit[l] - largest);
+    set.log_scale[n] = scale_by_largest(log_fit, fit);
     set.total[n] = std::accumulate(fit.begin(), fit.end(), 0.0);
+    set.log_total[n] = std::log(set.total[n]);
   }
   set.num_fitted = set.values.size();
 }
@@ -121,7 +120,7 @@ LevelSides SubsetLevels::compare(size_t set, size_t good, const std::vector<size
   for (size_t s = 0; s < sets_.size(); ++s) {
     if (s == set || sets_[s].values.empty()) continue;
     for (size_t n = 0; n < noises_.size(); ++n) {
-      log_weight[n] += sets_[s].log_scale[n] + std::log(sets_[s].total[n]);
+      log_weight[n] += sets_[s].log_scale[n] + sets_[s].log_total[n];
     }
   }
   const Set& own = sets_[set];
@@ -131,35 +130,43 @@ LevelSides SubsetLevels::compare(size_t set, size_t good, const std::vector<size
   const double range = (lattice_.back() - lattice_.front()) / step_ + 1;
   const double asked = kGoodShare + kOtherShare + (likely.empty() ? 0.0 : kLikelyShare);
   LevelSides sides{0.0, 0.0, 0.0};
-  std::vector<double> up_to(num_levels + 1);  // of the good end's level: below each point
+  // Of each level: the points below level - threshold, and those up to level + threshold.
+  std::vector<size_t> num_lower(num_levels);
+  std::vector<size_t> num_upper(num_levels);
+  for (size_t l = 0, lower = 0, upper = 0; l < num_levels; ++l) {
+    while (lower < num_levels && lattice_[lower] < lattice_[l] - threshold) ++lower;
+    while (upper < num_levels && lattice_[upper] <= lattice_[l] + threshold) ++upper;
+    num_lower[l] = lower;
+    num_upper[l] = upper;
+  }
+  std::vector<double> of_good(num_levels);    // share of the good end's level at each point
+  std::vector<double> up_to(num_levels + 1);  // the same below each point
+  std::vector<double> prior(num_levels);
   for (size_t n = 0; n < noises_.size(); ++n) {
     const double weight = std::exp(log_weight[n] - largest) / asked;
     if (weight < 1e-12) continue;
     const Set& base = sets_[good];
+    const double* const fit = own.fit[n].data();
+    for (size_t l = 0; l < num_levels; ++l) of_good[l] = base.fit[n][l] / base.total[n];
     up_to[0] = 0.0;
-    for (size_t l = 0; l < num_levels; ++l) {
-      up_to[l + 1] = up_to[l] + base.fit[n][l] / base.total[n];
+    for (size_t l = 0; l < num_levels; ++l) up_to[l + 1] = up_to[l] + of_good[l];
+    std::fill(prior.begin(), prior.end(), kOtherShare / range);
+    for (const size_t other : likely) {
+      const double share = kLikelyShare / static_cast<double>(likely.size());
+      const double* const other_fit = sets_[other].fit[n].data();
+      const double other_total = sets_[other].total[n];
+      for (size_t l = 0; l < num_levels; ++l) prior[l] += share * other_fit[l] / other_total;
     }
     double as_good = 0.0;
     double above = 0.0;
     double below = 0.0;
     double total = 0.0;
-    size_t lower = 0;  // points below level - threshold, and up to level + threshold
-    size_t upper = 0;
     for (size_t l = 0; l < num_levels; ++l) {
-      const double level = lattice_[l];
-      while (lower < num_levels && lattice_[lower] < level - threshold) ++lower;
-      while (upper < num_levels && lattice_[upper] <= level + threshold) ++upper;
-      as_good += base.fit[n][l] / base.total[n] * own.fit[n][l];
-      double prior = kOtherShare / range;
-      for (const size_t other : likely) {
-        prior += kLikelyShare / static_cast<double>(likely.size()) * sets_[other].fit[n][l] /
-                 sets_[other].total[n];
-      }
-      const double mass = prior * own.fit[n][l];
+      as_good += of_good[l] * fit[l];
+      const double mass = prior[l] * fit[l];
       total += mass;
-      above += mass * up_to[lower];
-      below += mass * (1.0 - up_to[upper]);
+      above += mass * up_to[num_lower[l]];
+      below += mass * (1.0 - up_to[num_upper[l]]);
     }
     sides.above += weight * above;
     sides.below += weight * below;

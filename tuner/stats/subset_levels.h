@@ -41,6 +41,7 @@ class SubsetLevels {
     std::vector<std::vector<double>> fit;      ///< exp(log_fit - log_scale)
     std::vector<double> log_scale;             ///< [noise]: the largest of log_fit
     std::vector<double> total;                 ///< [noise]: the sum of fit
+    std::vector<double> log_total;             ///< [noise]
   };
   void update();
   void build_lattice();

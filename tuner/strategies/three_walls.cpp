@@ -24,9 +24,7 @@ std::optional<TrialRequest> ThreeWalls::ask() {
   pending_.reset();
   decisions_.clear();
   num_calibrations_ = 0;
-  rows_ = {};
   fit_intervals_.restart();
-  last_compiled_.reset();
   reference_loss_.clear();
   rounding_band_.reset();
   is_too_large_for_one_ = false;
@@ -242,7 +240,7 @@ double ThreeWalls::optimism() {
 
 bool ThreeWalls::is_promising(const TrialRequest& request) {
   if (predictor_ == TimePredictor::none || num_started() < sweep_.budget.min_trials) return true;
-  const auto now = static_cast<double>(predicted_step_ns(incumbent_->request.spec.knobs));
+  const auto now = static_cast<double>(step_ns_of(incumbent_->request.spec.knobs));
   const double best = optimism() * static_cast<double>(request.prediction.step_ns);
   return best * (1 + sweep_.min_gain_ratio) < now;
 }

@@ -75,6 +75,7 @@ class ThreeWalls final : public Strategy {
   [[nodiscard]] TrialRequest reference_request() const;
   /// The one-device run that every other must agree with; false when it failed or diverged.
   bool measure_reference();
+  void read_rows(const std::string& routing_profile);
   /// True, and told, where the losses of `trial`, which `what` is for people, exploded: no other
   /// would reproduce them.
   bool has_diverged(const Trial& trial, std::string_view what);
@@ -297,6 +298,7 @@ class ThreeWalls final : public Strategy {
 
   // Known for good.
   std::map<std::pair<std::string, int64_t>, TrialOutcome> outcomes_;  ///< by hash and attempt
+  ReceivedRows rows_;  ///< of the reference run, which comes first
   std::map<std::pair<std::string, size_t>, Prediction> predictions_;  ///< by hash and calibration
   std::vector<CostModel> cost_models_;
   std::map<std::string, Point> points_;                      ///< by knobs_key
@@ -317,7 +319,6 @@ class ThreeWalls final : public Strategy {
   std::vector<Decision> decisions_;
   size_t num_calibrations_ =
       0;  ///< outcomes the cost model knows; cost_models_[n] is the one for n
-  ReceivedRows rows_;
   FitIntervals fit_intervals_;
   std::vector<double> reference_loss_;
   std::optional<double> rounding_band_;  ///< of short trials, in place of the sweep's tolerance

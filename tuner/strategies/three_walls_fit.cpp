@@ -105,6 +105,16 @@ TrialRequest ThreeWalls::reference_request() const {
   return reference;
 }
 
+// Once: the program comes by again and again, and a profile is long.
+void ThreeWalls::read_rows(const std::string& routing_profile) {
+  if (rows_.has_profile()) return;
+  const nlohmann::json profile = nlohmann::json::parse(routing_profile, nullptr, false);
+  if (!profile.is_object() || !profile.contains("num_steps")) return;
+  rows_ = ReceivedRows(spec::routing_profile_from_json(profile), sweep_.base.model,
+                       sweep_.base.training);
+  last_compiled_.reset();
+}
+
 bool ThreeWalls::measure_reference() {
   TrialRequest reference = reference_request();
   // Only an emulated device can be ideal.
@@ -131,13 +141,7 @@ bool ThreeWalls::measure_reference() {
   }
   if (has_diverged(trial, "reference run")) return false;
   reference_loss_ = trial.outcome.losses;
-  const nlohmann::json profile =
-      nlohmann::json::parse(trial.outcome.routing_profile, nullptr, false);
-  if (profile.is_object() && profile.contains("num_steps")) {
-    rows_ = ReceivedRows(spec::routing_profile_from_json(profile), sweep_.base.model,
-                         sweep_.base.training);
-    last_compiled_.reset();
-  }
+  read_rows(trial.outcome.routing_profile);
   const spec::TrainingSpec& training = sweep_.base.training;
   Decision& frozen = decide(
       Phase::contract, DecisionKind::note,

@@ -119,7 +119,7 @@ bool ThreeWalls::try_remedies(std::vector<Contender>& contenders) {
 // trials run equally many steps, so that is the order of the predicted steps.
 std::vector<ThreeWalls::Move> ThreeWalls::moves() {
   const spec::Knobs now = incumbent_->request.spec.knobs;
-  const auto now_ns = static_cast<double>(predicted_step_ns(now));
+  const auto now_ns = static_cast<double>(step_ns_of(now));
   std::set<std::string> looked_at = {incumbent_->request.hash};
   std::vector<Move> moves = playbook_moves(looked_at);
   const auto gains = [&](const TrialRequest& request, double before_ns) {

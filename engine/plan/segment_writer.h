@@ -103,6 +103,8 @@ class SegmentWriter {
  public:
   SegmentWriter(const BlockContext& context, BlockKind block, bool is_backward)
       : context_(context) {
+    constexpr size_t kUsualLength = 32;  // instructions are large to move
+    segment_.code.reserve(kUsualLength);
     segment_.block = block;
     segment_.is_backward = is_backward;
     segment_.dims = context.dims;

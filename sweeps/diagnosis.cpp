@@ -53,8 +53,8 @@ json window_json(const DiagnosedWindow& window) {
 
 /// From step to step of one rank. A host that never waits may mark steps that take far less time
 /// than the device needs for them: then between the ends of what was launched in each.
-std::vector<double> step_times_s(const ImportedTrace& trace,
-                                 const std::vector<DiagnosedWindow>& windows) {
+std::vector<double> times_of_steps(const ImportedTrace& trace,
+                                   const std::vector<DiagnosedWindow>& windows) {
   constexpr double kClearlyLonger = 1.1;
   std::vector<double> on_host;
   for (size_t i = 1; i < trace.steps.size(); ++i) {
@@ -367,10 +367,17 @@ json to_json(const Diagnosis& diagnosis) {
           {"remedies", json::array()}};
 }
 
+std::vector<std::vector<double>> step_times_s(const Diagnosis& diagnosis) {
+  std::vector<std::vector<double>> times;
+  for (size_t i = 0; i < diagnosis.traces.size(); ++i) {
+    times.push_back(times_of_steps(diagnosis.traces[i], diagnosis.windows[i]));
+  }
+  return times;
+}
+
 std::optional<double> step_time_s(const Diagnosis& diagnosis) {
   std::vector<double> seconds;
-  for (size_t i = 0; i < diagnosis.traces.size(); ++i) {
-    const std::vector<double> own = step_times_s(diagnosis.traces[i], diagnosis.windows[i]);
+  for (const std::vector<double>& own : step_times_s(diagnosis)) {
     seconds.insert(seconds.end(), own.begin(), own.end());
   }
   if (seconds.empty()) return std::nullopt;

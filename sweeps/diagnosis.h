@@ -56,7 +56,9 @@ std::vector<ShownWindow> shown_windows(const Diagnosis& diagnosis);
 std::string rank_text(const profiler::ImportedTrace& trace);
 /// Sentences on what the traces lack, each once, prefixed with its file.
 std::vector<std::string> trace_notes(const Diagnosis& diagnosis);
-/// From step to step, the median over all ranks; none where no trace has two steps.
+/// From step to step, by trace; empty of a trace with fewer than two.
+std::vector<std::vector<double>> step_times_s(const Diagnosis& diagnosis);
+/// Their median over all ranks; none where no trace has two steps.
 std::optional<double> step_time_s(const Diagnosis& diagnosis);
 /// The evidence of a wall, a sentence each.
 std::vector<std::string> evidence_texts(const profiler::ImportedWall& wall);

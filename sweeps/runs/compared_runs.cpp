@@ -171,10 +171,22 @@ ComparedFigure compared(const std::string& name, const std::string& unit, StepVa
   return figure;
 }
 
-Figures figures_of(const RunDiagnosis& run, WindowKind kind) {
+bool logs_time(const RunDiagnosis& run) { return run.facts && run.facts->step_time.has_value(); }
+
+/// `has_traced_time`: no log says how long steps take.
+Figures figures_of(const RunDiagnosis& run, WindowKind kind, bool has_traced_time) {
   Figures figures;
   // A rate by the profiler's step times would be another figure than one of a log.
   if (run.facts) add_logged(run.facts->step_time ? known_run(run).facts : *run.facts, figures);
+  if (run.traces && has_traced_time) {
+    ByStep times;
+    for (const StepValues& own : step_times_s(*run.traces)) {
+      for (size_t step = 0; step < own.size(); ++step) {
+        times[static_cast<int64_t>(step)].push_back(own[step]);
+      }
+    }
+    figures.add("step_time_s", "s", means_of(times));
+  }
   if (run.traces) add_traced(*run.traces, kind, figures);
   return figures;
 }
@@ -285,8 +297,9 @@ RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after
   const bool are_traced = before.traces && after.traces;
   if (are_traced) comparison.window_kind = common_windows(*before.traces, *after.traces);
   const WindowKind kind = comparison.window_kind;
-  Figures a = figures_of(before, kind);
-  Figures b = figures_of(after, kind);
+  const bool has_traced_time = !logs_time(before) && !logs_time(after);
+  Figures a = figures_of(before, kind, has_traced_time);
+  Figures b = figures_of(after, kind, has_traced_time);
   for (const auto& [name, unit] : a.order) {
     if (!b.values.contains(name)) continue;
     comparison.figures.push_back(

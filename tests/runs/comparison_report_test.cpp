@@ -105,6 +105,27 @@ BOOST_AUTO_TEST_CASE(text_and_json_have_both_walls) {
   BOOST_TEST(!wall_in_short(after).share_ratio.has_value());
 }
 
+// Windows by launch leave out how long the host stood still before them.
+BOOST_AUTO_TEST_CASE(without_logs_the_traces_tell_how_long_steps_took) {
+  const auto run_of = [](int64_t step_ns) {
+    RunDiagnosis run = traced({7'000'000, 7'000'000, 7'000'000}, WindowKind::step_by_launch);
+    for (int64_t step = 0; step < 3; ++step) {
+      run.traces->traces[0].steps.push_back({step, step * step_ns, (step + 1) * step_ns});
+    }
+    return run;
+  };
+  RunDiagnosis before = run_of(80'000'000);
+  const auto figures = [&] { return compare_runs(before, run_of(40'000'000)).figures; };
+  BOOST_REQUIRE(!figures().empty());
+  BOOST_TEST(figures().front().name == "step_time_s");
+  BOOST_TEST(figures().front().before.median == 0.08);
+  BOOST_TEST(figures().front().after.median == 0.04);
+  BOOST_TEST(figures().front().change_ratio.value() == -0.5);
+  // A log's time is another figure than a profiler's.
+  before.facts.emplace().step_time.emplace().steady_s = {0.07, 0.07};
+  for (const ComparedFigure& figure : figures()) BOOST_TEST(figure.name != "step_time_s");
+}
+
 BOOST_AUTO_TEST_CASE(differences_stand_apart_from_the_notes_of_each_run) {
   RunDiagnosis run = traced({7}, WindowKind::step_by_launch);
   run.notes = {"one file is left out"};

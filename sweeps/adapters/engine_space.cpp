@@ -64,6 +64,13 @@ planner::PlanRun plan_run_of(const UserRun& run, const spec::PlanKnobs& knobs) {
 RunToMend run_to_mend(const UserRun& run, const dialects::RunConfig& config) {
   RunToMend mend;
   mend.config = config;
+  // The trial's command states its own settings.
+  std::vector<dialects::StatedSetting>& stated = mend.config->stated;
+  for (const dialects::SettingChange& change : dialects::changes_of_text(run.config, config)) {
+    if (change.is_variable || stated.empty()) continue;
+    std::erase_if(stated, [&](const auto& setting) { return setting.key == change.key; });
+    if (change.after) stated.push_back({change.key, *change.after});
+  }
   mend.config->global_batch_size = run.sweep.base.training.global_batch_size;
   mend.config->is_batch_derived = false;
   mend.model = run.model;

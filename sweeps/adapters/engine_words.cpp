@@ -61,7 +61,7 @@ std::vector<dialects::SettingChange> table_changes(const UserRun& run,
     if (changes_default_batch(run, config)) from.global_batch_size = 0;
     // That experts are split as attention is, is the framework's default, too.
     if (run.config.is_etp_derived && !run.is_axis("etp")) from.knobs.etp = config.knobs.etp;
-    return dialects::changed_settings(from, config, *run.dialect);
+    return dialects::changes_of_text(from, config);
   }
   std::vector<dialects::SettingChange> changes;
   for (const auto& [name, value] : config.environment) {
@@ -119,7 +119,10 @@ std::vector<std::string> change_texts(const UserRun& run, const dialects::RunCon
     texts.push_back(dialects::text_of(change, dialect));
   }
   for (const UnknownSetting& setting : changed_unknown(run.config, config)) {
-    texts.push_back(dialects::text_of({setting.key, std::nullopt, setting.value}, dialect));
+    dialects::SettingChange change{setting.key, std::nullopt, setting.value};
+    change.is_option = dialect == Dialect::torchtitan && run.config.is_command;
+    if (change.is_option) change.words = words_of_raw(run, setting);
+    texts.push_back(dialects::text_of(change, dialect));
   }
   for (const std::string& key : gone_unknown(run.config, config)) {
     texts.push_back("without " + key);

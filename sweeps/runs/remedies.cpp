@@ -185,7 +185,7 @@ bool says_more_than_batch(const dialects::RunConfig& config, const dialects::Run
   dialects::RunConfig rest = changed;
   rest.knobs.micro_batch_size = config.knobs.micro_batch_size;
   return rest.knobs == config.knobs ||
-         !dialects::changed_settings(config, rest, config.dialect).empty();
+         !dialects::changes_of_text(config, rest).empty();
 }
 
 /// Megatron-LM's dump of its arguments has the names of the parser's results.
@@ -321,9 +321,7 @@ std::vector<std::string> proposed_settings(const RemedyRow& row, const RunToMend
     if (flags.empty() && !in_effect.empty() && does_as_much(wanted.wanted, in_effect, value)) {
       return {};
     }
-    flags.push_back(dialects::text_of(
-        dialects::SettingChange{.key = key, .before = std::nullopt, .after = value},
-        config.dialect));
+    flags.push_back(dialects::text_of(dialects::change_to(config, key, value), config.dialect));
   }
   return flags;
 }
@@ -345,6 +343,7 @@ bool is_for_run(const RemedyRow& row, const dialects::RunConfig& config) {
 
 /// As if all were offloaded for which there are settings.
 RunToMend with_offload(RunToMend run) {
+  run.config->stated.clear();  // which of the words is said nobody knows
   PlanKnobs& knobs = run.config->knobs;
   knobs.optimizer_offload_ratio = 1;
   knobs.precision_aware_optimizer = true;  // the one that can, and stays
@@ -361,6 +360,7 @@ bool may_be_checkpoint(const FoundWall& wall, const RunToMend& run) {
 
 /// As if whole layers were computed again.
 RunToMend with_recompute(RunToMend run) {
+  run.config->stated.clear();
   run.config->knobs.recompute = {};
   run.config->knobs.recompute.add(spec::PlanRecompute::full);
   return run;
@@ -402,7 +402,7 @@ bool apply_change(bool (*change)(PlanKnobs&), const RunToMend& run, Remedy& reme
   if (change == nullptr || !change(changed.knobs)) return false;
   if (!has_experts(run) && !make_dense(config, changed.knobs)) return false;
   const std::vector<dialects::SettingChange> changes =
-      dialects::changed_settings(config, changed, config.dialect);
+      dialects::changes_of_text(config, changed);
   if (changes.empty() || !says_more_than_batch(config, changed)) return false;
   for (const dialects::SettingChange& one : changes) {
     remedy.flags.push_back(dialects::text_of(one, config.dialect));

@@ -58,8 +58,7 @@ std::vector<Remedy> remedies_of_rule(std::string_view sentence, const RunToMend&
   after.knobs.*row->knob = true;
   Remedy remedy;
   remedy.knobs = after.knobs;
-  for (const dialects::SettingChange& change :
-       dialects::changed_settings(before, after, before.dialect)) {
+  for (const dialects::SettingChange& change : dialects::changes_of_text(before, after)) {
     remedy.flags.push_back(dialects::text_of(change, before.dialect));
   }
   if (remedy.flags.empty()) return {};

@@ -155,7 +155,7 @@ BOOST_AUTO_TEST_CASE(other_dialects_are_swept_and_diagnosed) {
        "{flags}",
        "",
        "planted.",
-       {"training.local_batch_size = 2"},
+       {"--training.local_batch_size 2"},
        600e6},
       {"primus",
        "{config}",

@@ -80,17 +80,18 @@ BOOST_AUTO_TEST_CASE(of_torchtitans_checkpoints_the_next_mode_is_proposed) {
     return flags_of_rule(oom, titan_to_mend(more), "more_recomputation");
   };
   const std::string table = "[activation_checkpoint]\nmode = ";
-  const Flags full = {"activation_checkpoint.mode = full"};
+  const Flags full = {"activation_checkpoint.mode = \"full\""};
   check_flags(proposed(""), full);
   check_flags(proposed(table + "\"selective\"\nselective_ac_option = \"op\"\n"), full);
   check_flags(proposed(table + "\"selective\"\nselective_ac_option = \"4\"\n"), full);
-  check_flags(proposed(table + "\"none\"\n"), {"activation_checkpoint.mode = selective",
-                                               "activation_checkpoint.selective_ac_option = op"});
+  check_flags(proposed(table + "\"none\"\n"),
+              {"activation_checkpoint.mode = \"selective\"",
+               "activation_checkpoint.selective_ac_option = \"op\""});
   check_flags(proposed(table + "\"full\"\n"), {});
   // The other way, too.
   check_flags(
       flags_of_rule(found_wall("memory", "recompute", 0.3), titan_to_mend(""), "no_recomputation"),
-      {"activation_checkpoint.mode = none"});
+      {"activation_checkpoint.mode = \"none\""});
 }
 
 // By operation, each operator of the forward pass goes through Python, which ends with it.
@@ -187,7 +188,7 @@ BOOST_AUTO_TEST_CASE(gathers_of_fsdp_have_remedies_in_torchtitans_words) {
   const FoundWall transfer = found_wall("communication", "transfer", 0.3);
   const auto kept = remedy_of(transfer, titan_to_mend(""), "weights_kept_gathered");
   BOOST_TEST_REQUIRE(kept.has_value());
-  check_flags(kept->flags, {"parallelism.fsdp_reshard_after_forward = never"});
+  check_flags(kept->flags, {"parallelism.fsdp_reshard_after_forward = \"never\""});
   BOOST_TEST(kept->ceiling_ratio == 0.15);  // half of the gathers
   const auto more = remedy_of(transfer, titan_to_mend(""), "more_work_for_each_gather");
   BOOST_TEST_REQUIRE(more.has_value());
@@ -237,7 +238,7 @@ BOOST_AUTO_TEST_CASE(launches_of_torchtitan_are_compiled_away) {
   const auto compiled = [&](const std::string& more) {
     return flags_of_rule(launch, titan_to_mend(more), "fewer_small_kernels");
   };
-  const Flags flags = {"compile.enable = true", "compile.components = model"};
+  const Flags flags = {"compile.enable = true", "compile.components = [\"model\"]"};
   check_flags(compiled(""), flags);
   check_flags(compiled("[compile]\nenable = false\n"), flags);
   check_flags(compiled("[compile]\nenable = true\n"), {});

@@ -476,6 +476,7 @@ void read_command(std::string_view text, Reading& in) {
   const ShellScript script = script_of(text, in.source, view_of(text, in), in.dialect);
   const ShellCommand* training = training_of(script.commands, in.dialect);
   if (training == nullptr) return;
+  in.run.is_command = true;
   const Arguments words = training->words;
   const size_t first = first_argument(words);
   for (const auto& [name, value] : training->environment) set_environment(in, name, value);

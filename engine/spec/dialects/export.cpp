@@ -198,6 +198,7 @@ std::vector<SettingChange> changed_settings(const RunConfig& from, const RunConf
     if (old == value_of(setting)) continue;
     changes.push_back({setting.key, old, value_of(setting)});
     changes.back().words = words_of_setting(setting, dialect);
+    changes.back().value_words = setting.words;
     // A switch that is off is left out where there is no word for that.
     const bool has_words = dialect != Dialect::primus;
     if (has_words && changes.back().words.empty()) changes.back().after.reset();
@@ -286,7 +287,8 @@ std::string text_of(const SettingChange& change, Dialect dialect) {
   }
   if (change.is_variable) return fmt::format("{}={}", change.key, shell_quoted(*change.after));
   // Scripts have options of their own beside what configures a run.
-  const bool is_flag = dialect == Dialect::megatron_lm || change.key.starts_with("--");
+  const bool is_flag =
+      dialect == Dialect::megatron_lm || change.is_option || change.key.starts_with("--");
   if (is_flag) return flag_text(change);
   switch (dialect) {
     case Dialect::megatron_lm:
@@ -298,11 +300,12 @@ std::string text_of(const SettingChange& change, Dialect dialect) {
       return fmt::format("{}={}", shell_quoted(change.key), shell_quoted(value));
     }
     case Dialect::torchtitan:
-      return fmt::format("{} = {}", change.key, *change.after);
+      return fmt::format("{} = {}", change.key, change.form.empty() ? *change.after : change.form);
     case Dialect::primus:
       break;
   }
-  return fmt::format("{}: {}", shown_key(change.key), *change.after);
+  return fmt::format("{}: {}", shown_key(change.key),
+                     change.form.empty() ? *change.after : change.form);
 }
 
 }  // namespace moetune::spec::dialects

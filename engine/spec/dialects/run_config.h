@@ -130,6 +130,8 @@ struct RunConfig {
   /// It names files with settings of their own that were not given, or has words that were not
   /// understood: what it leaves out may stand there.
   bool is_partial = false;
+  /// Its source is a command, which may name files.
+  bool is_command = false;
   /// It is known from elsewhere that its model has no experts.
   bool is_dense = false;
   std::vector<std::string> notes;  ///< what was understood only in part, a sentence each
@@ -261,10 +263,20 @@ struct SettingChange {
   /// Behind a command that says other values: the words that make it so. Empty for variables, for
   /// what is to be left out, and in dialects whose settings are no words.
   std::vector<std::string> words{};
+  std::vector<std::string> value_words{};  ///< of `after` those of the value alone
+  /// The value as a file of the dialect has it, where that is another text than `after`: a list, a
+  /// word in quotes. Empty: it is the same.
+  std::string form{};
+  bool is_option = false;  ///< of torchtitan's command, and not of a file
 };
 /// In the order of the table: what is new or has another value, then what goes, then variables.
 std::vector<SettingChange> changed_settings(const RunConfig& from, const RunConfig& to,
                                             Dialect dialect);
+/// The same of a run's own text: a setting that stands there under another key is changed there, an
+/// older one that says otherwise goes, and what only followed from others is not named.
+std::vector<SettingChange> changes_of_text(const RunConfig& from, const RunConfig& to);
+/// A setting with one value, in the words of the run's dialect.
+SettingChange change_to(const RunConfig& run, const std::string& key, std::string value);
 /// "--micro-batch-size 2", "training.local_batch_size = 2", "without --recompute-method".
 /// Variables, flags and overrides are quoted as a shell needs it.
 std::string text_of(const SettingChange& change, Dialect dialect);

@@ -45,6 +45,9 @@ std::string shown_key(std::string_view key);
 /// A setting as words of a command line; none of a switch that is off, and in Primus' words.
 std::vector<std::string> words_of_setting(const Setting& setting, Dialect dialect);
 
+/// The value of a setting as a file of torchtitan or Primus has it.
+std::string value_text(const Setting& setting, Dialect dialect);
+
 /// The name of a setting that a word of a command line gives; empty where it gives none.
 std::string key_in_word(std::string_view word, Dialect dialect);
 

@@ -311,6 +311,11 @@ std::vector<std::string> words_of_setting(const Setting& setting, Dialect dialec
   return words;
 }
 
+std::string value_text(const Setting& setting, Dialect dialect) {
+  const Node node = node_of(setting, dialect);
+  return dialect == Dialect::torchtitan ? toml_text(node) : yaml_text(node);
+}
+
 std::string write_text(const Writing& writing, const std::vector<Setting>& settings,
                        const std::vector<UnknownSetting>& unknown) {
   if (writing.dialect == Dialect::torchtitan) return toml_file(writing, settings, unknown);

@@ -139,31 +139,6 @@ int64_t following_batch(const dialects::RunConfig& config, const PlanKnobs& knob
   return int64_t{knobs.micro_batch_size} * knobs.dp;
 }
 
-/// Rules of the model's framework that a run breaks, as far as its sizes are known.
-std::vector<BrokenRule> broken_rules_of(const RunToMend& run, const PlanKnobs& knobs) {
-  if (run.model == nullptr) return broken_sizes_of(*run.config, knobs);
-  tuner::planner::PlanRun plan;
-  plan.model = run.model.get();
-  plan.hardware = run.hardware.get();
-  plan.knobs = knobs;
-  plan.seq_length = std::max<int64_t>(1, run.config->seq_length);
-  plan.global_batch_size = std::max<int64_t>(1, following_batch(*run.config, knobs));
-  plan.is_of_megatron = run.config->dialect != dialects::Dialect::torchtitan;
-  plan.takes_padded_deepep = dialects::takes_padded_deepep(*run.config);
-  std::vector<BrokenRule> broken;
-  for (const tuner::planner::PlanRule* rule : tuner::planner::broken_rules(plan)) {
-    broken.push_back({std::string(rule->name), rule->message(plan)});
-  }
-  return broken;
-}
-
-/// With model and machine filled in as far as the run says them.
-RunToMend with_sizes(RunToMend run) {
-  if (run.model == nullptr) run.model = model_said(*run.config);
-  if (run.hardware == nullptr) run.hardware = unknown_machine(*run.config);
-  return run;
-}
-
 /// Unknown counts as having some, unless traces speak against it.
 bool has_experts(const RunToMend& run) {
   if (run.model != nullptr) return run.model->num_experts > 0;
@@ -179,13 +154,62 @@ bool has_experts(const RunToMend& run) {
       });
 }
 
+/// What rules ask of settings that no knob stands for.
+void add_carried_choices(const dialects::RunConfig& config, tuner::planner::PlanRun& plan) {
+  if (!plan.is_of_megatron) return;
+  for (const dialects::UnknownSetting& setting : config.unknown) {
+    const dialects::Row* row = dialects::find_carried(setting.key, config.dialect);
+    if (row == nullptr || setting.value == "null") continue;
+    if (row->name == "moe_shared_expert_overlap") {
+      plan.overlaps_shared_experts = dialects::parse_switch(setting.value).value_or(true);
+    } else if (row->name == "moe_router_load_balancing_type") {
+      plan.balances_without_capacity = setting.value.find("sinkhorn") != std::string::npos ||
+                                       setting.value.find("quantile") != std::string::npos;
+    }
+  }
+}
+
+/// Rules of the model's framework that a run breaks, as far as its sizes are known.
+std::vector<BrokenRule> broken_rules_of(const RunToMend& run, const PlanKnobs& knobs) {
+  spec::ModelSpec unknown_model;
+  unknown_model.num_experts = has_experts(run) ? 1 : 0;
+  tuner::planner::PlanRun plan;
+  plan.model = run.model == nullptr ? &unknown_model : run.model.get();
+  plan.hardware = run.hardware.get();
+  plan.knobs = knobs;
+  plan.seq_length = std::max<int64_t>(1, run.config->seq_length);
+  plan.global_batch_size = std::max<int64_t>(1, following_batch(*run.config, knobs));
+  plan.is_of_megatron = run.config->dialect != dialects::Dialect::torchtitan;
+  plan.takes_padded_deepep = dialects::takes_padded_deepep(*run.config);
+  plan.states_own_modules = run.config->has_own_modules;
+  add_carried_choices(*run.config, plan);
+  const bool has_sizes = run.model != nullptr;
+  std::vector<BrokenRule> broken;
+  if (!has_sizes) broken = broken_sizes_of(*run.config, knobs);
+  for (const tuner::planner::PlanRule* rule : has_sizes
+                                                  ? tuner::planner::broken_rules(plan)
+                                                  : tuner::planner::broken_rules_of_knobs(plan)) {
+    // Where nobody knows the configuration, what is set may be anything.
+    const bool is_of_machine = rule->binds == tuner::planner::RuleOf::any_engine;
+    if (!has_sizes && !run.is_config_known && !is_of_machine) continue;
+    broken.push_back({std::string(rule->name), rule->message(plan)});
+  }
+  return broken;
+}
+
+/// With model and machine filled in as far as the run says them.
+RunToMend with_sizes(RunToMend run) {
+  if (run.model == nullptr) run.model = model_said(*run.config);
+  if (run.hardware == nullptr) run.hardware = unknown_machine(*run.config);
+  return run;
+}
+
 /// Whether, of a change that does not only set the micro-batch, the framework has words for the
 /// rest.
 bool says_more_than_batch(const dialects::RunConfig& config, const dialects::RunConfig& changed) {
   dialects::RunConfig rest = changed;
   rest.knobs.micro_batch_size = config.knobs.micro_batch_size;
-  return rest.knobs == config.knobs ||
-         !dialects::changes_of_text(config, rest).empty();
+  return rest.knobs == config.knobs || !dialects::changes_of_text(config, rest).empty();
 }
 
 /// Megatron-LM's dump of its arguments has the names of the parser's results.
@@ -401,8 +425,7 @@ bool apply_change(bool (*change)(PlanKnobs&), const RunToMend& run, Remedy& reme
   dialects::RunConfig changed = config;
   if (change == nullptr || !change(changed.knobs)) return false;
   if (!has_experts(run) && !make_dense(config, changed.knobs)) return false;
-  const std::vector<dialects::SettingChange> changes =
-      dialects::changes_of_text(config, changed);
+  const std::vector<dialects::SettingChange> changes = dialects::changes_of_text(config, changed);
   if (changes.empty() || !says_more_than_batch(config, changed)) return false;
   for (const dialects::SettingChange& one : changes) {
     remedy.flags.push_back(dialects::text_of(one, config.dialect));

@@ -299,7 +299,11 @@ constexpr RemedyRow kRemedyRows[] = {
      Wall::communication,
      {"transfer"},
      "Products and their tensor-parallel transfers run in pieces beside each other.",
-     [](PlanKnobs& k) { return k.tp > 1 && turn_on(k.tp_comm_overlap); },
+     [](PlanKnobs& k) {
+       if (k.tp == 1) return false;
+       k.sequence_parallel = true;  // without which it is refused
+       return turn_on(k.tp_comm_overlap);
+     },
      {},
      false,
      1,
@@ -312,6 +316,7 @@ constexpr RemedyRow kRemedyRows[] = {
      [](PlanKnobs& k) {
        if (!halve(k.tp)) return false;
        k.dp *= 2;
+       if (k.tp == 1) k.tp_comm_overlap = false;
        return true;
      },
      {},

@@ -1,4 +1,4 @@
-// The tables of legality and of rules of thumb. Sources: docs/planner.md.
+// The table of legality. Sources: docs/planner.md.
 #include "tuner/planner/rules.h"
 
 #include <fmt/format.h>
@@ -8,6 +8,7 @@
 
 #include "engine/spec/implied_knobs.h"
 #include "engine/spec/pipeline_layout.h"
+#include "tuner/planner/captured_parts.h"
 
 namespace moetune::tuner::planner {
 
@@ -21,8 +22,6 @@ using spec::PlanRecompute;
 using spec::PrecisionRecipe;
 using Run = const PlanRun&;
 
-bool has_experts(Run run) { return run.model->num_experts > 0; }
-
 bool divides(int64_t size, int64_t count) { return count % size == 0; }
 
 bool has_mamba(Run run) { return has_mixer(*run.model, Mixer::mamba); }
@@ -33,17 +32,6 @@ bool has_windows(Run run) {
 }
 
 bool is_of_megatron(Run run) { return run.is_of_megatron; }
-
-/// Whether graphs hold what is behind the router.
-bool captures_experts(Run run) {
-  const PlanGraphSet& graphs = run.knobs.cuda_graphs;
-  return graphs.has(PlanGraph::moe) || (graphs.has(PlanGraph::full_iteration) && has_experts(run));
-}
-/// Whether experts have as many rows in every step.
-bool has_static_shapes(Run run) {
-  return (run.knobs.capacity_factor > 0 && run.knobs.pad_to_capacity) ||
-         run.knobs.fused_grouped_mlp;
-}
 
 bool batch_divides(Run run) {
   return divides(int64_t{run.knobs.micro_batch_size} * run.knobs.dp, run.global_batch_size);
@@ -71,6 +59,13 @@ constexpr PlanRule of_choices(PlanRule rule) {
   rule.is_of_choices = true;
   return rule;
 }
+
+constexpr PlanRule of_knobs(PlanRule rule) {
+  rule.is_of_knobs = true;
+  return rule;
+}
+
+constexpr PlanRule of_chosen_knobs(PlanRule rule) { return of_knobs(of_choices(rule)); }
 
 constexpr PlanRule kRules[] = {
     {"world_size",
@@ -125,8 +120,9 @@ constexpr PlanRule kRules[] = {
                           run.knobs.vpp, run.model->num_layers);
      },
      kAnyEngine},
-    {"vpp_needs_pp", [](Run run) { return run.knobs.vpp == 1 || run.knobs.pp > 1; },
-     [](Run run) { return fmt::format("vpp {} without pipeline stages", run.knobs.vpp); }},
+    of_knobs(
+        {"vpp_needs_pp", [](Run run) { return run.knobs.vpp == 1 || run.knobs.pp > 1; },
+         [](Run run) { return fmt::format("vpp {} without pipeline stages", run.knobs.vpp); }}),
     {"schedule_fills_stages",
      [](Run run) { return !fills_stages(run) || micro_batches_of_pass(run) >= all_stages(run); },
      [](Run run) {
@@ -244,7 +240,7 @@ constexpr PlanRule kRules[] = {
     {"sequence_parallel_with_experts",
      [](Run run) { return run.knobs.tp == 1 || run.knobs.sequence_parallel || !has_experts(run); },
      [](Run) { return std::string("experts with tp need sequence parallelism"); }},
-    of_choices(
+    of_chosen_knobs(
         {"overlap_needs_ep",
          [](Run run) {
            const PlanKnobs& k = run.knobs;
@@ -260,7 +256,7 @@ constexpr PlanRule kRules[] = {
                "overlap of the experts' exchange needs ep, an all-to-all dispatcher, and virtual "
                "stages where there are pipeline stages");
          }}),
-    of_choices(
+    of_chosen_knobs(
         {"overlap_or_recompute",
          [](Run run) {
            const PlanKnobs& k = run.knobs;
@@ -270,7 +266,7 @@ constexpr PlanRule kRules[] = {
          [](Run) {
            return std::string("overlap of the experts' exchange excludes recompute full and moe");
          }}),
-    of_choices(
+    of_chosen_knobs(
         {"overlap_beside_fsdp",
          [](Run run) {
            const PlanKnobs& k = run.knobs;
@@ -285,7 +281,7 @@ constexpr PlanRule kRules[] = {
                "overlap of the experts' exchange beside FSDP excludes pipeline stages and graphs "
                "of parts of a layer");
          }}),
-    of_choices(
+    of_chosen_knobs(
         {"graphs_or_recompute",
          [](Run run) {
            const PlanKnobs& k = run.knobs;
@@ -293,14 +289,14 @@ constexpr PlanRule kRules[] = {
                   k.cuda_graphs.has(PlanGraph::full_iteration);
          },
          [](Run) { return std::string("full recompute excludes graphs of parts of a layer"); }}),
-    of_choices({"static_shapes",
-                [](Run run) { return !captures_experts(run) || has_static_shapes(run); },
-                [](Run) {
-                  return std::string(
-                      "graphs after the router need static shapes: capacity_factor and "
-                      "pad_to_capacity, or "
-                      "fused_grouped_mlp with its paged stash");
-                }}),
+    of_chosen_knobs({"static_shapes",
+                     [](Run run) { return !captures_experts(run) || has_static_shapes(run); },
+                     [](Run) {
+                       return std::string(
+                           "graphs after the router need static shapes: capacity_factor and "
+                           "pad_to_capacity, or "
+                           "fused_grouped_mlp with its paged stash");
+                     }}),
     of_choices(
         {"recompute_fits_model",
          [](Run run) {
@@ -312,6 +308,13 @@ constexpr PlanRule kRules[] = {
                   (!k.recompute.has(PlanRecompute::moe_act) || has_experts(run));
          },
          [](Run) { return std::string("a module is recomputed that the model does not have"); }}),
+    of_chosen_knobs({"moe_act_needs_grouped_products",
+                     [](Run run) {
+                       const PlanKnobs& k = run.knobs;
+                       return !is_of_megatron(run) || !has_experts(run) || k.moe_grouped_gemm ||
+                              !k.recompute.has(PlanRecompute::moe_act);
+                     },
+                     [](Run) { return std::string("recompute moe_act needs moe_grouped_gemm"); }}),
     // Its checkpointing takes one layer, or with blocks none.
     of_choices(
         {"mtp_recompute_each_layer",
@@ -327,19 +330,21 @@ constexpr PlanRule kRules[] = {
                "only",
                run.knobs.recompute_num_layers);
          }}),
-    of_choices(
+    of_chosen_knobs(
         {"fsdp_without_pipeline",
          [](Run run) {
            const PlanKnobs& k = run.knobs;
            return !is_of_megatron(run) || k.fsdp != spec::Fsdp::torch || (k.pp == 1 && k.ep == 1);
          },
          [](Run) { return std::string("FSDP2 excludes pipeline stages and expert parallelism"); }}),
-    {"own_modules_without_cp", [](Run run) { return !has_own_modules(run) || run.knobs.cp == 1; },
-     [](Run run) {
-       return fmt::format(
-           "cp {}: Megatron-Core's own attention (transformer_impl local) takes whole sequences",
-           run.knobs.cp);
-     }},
+    of_knobs({"own_modules_without_cp",
+              [](Run run) { return !has_own_modules(run) || run.knobs.cp == 1; },
+              [](Run run) {
+                return fmt::format(
+                    "cp {}: Megatron-Core's own attention (transformer_impl local) takes whole "
+                    "sequences",
+                    run.knobs.cp);
+              }}),
     {"own_modules_divide_groups",
      [](Run run) {
        return !has_own_modules(run) || run.model->num_kv_heads == 0 ||
@@ -351,35 +356,75 @@ constexpr PlanRule kRules[] = {
            "(transformer_impl local) needs",
            run.knobs.tp, run.model->num_kv_heads);
      }},
-    of_choices({"own_modules_delay_nothing",
-                [](Run run) {
-                  return !has_own_modules(run) ||
-                         (!run.knobs.delay_wgrad_compute && run.knobs.offload.empty());
-                },
-                [](Run) {
-                  return std::string(
-                      "delay_wgrad_compute and offload of activations need Transformer Engine's "
-                      "modules, not "
-                      "transformer_impl local");
-                }}),
-    of_choices({"router_graph_or_recompute",
-                [](Run run) {
-                  const PlanKnobs& k = run.knobs;
-                  return !k.recompute.has(PlanRecompute::moe) ||
-                         !k.cuda_graphs.has(PlanGraph::moe_router);
-                },
-                [](Run) { return std::string("recompute moe excludes a graph of moe_router"); }}),
-    of_choices({"graphs_of_router",
-                [](Run run) {
-                  const PlanGraphSet& graphs = run.knobs.cuda_graphs;
-                  const bool has_router = graphs.has(PlanGraph::moe_router);
-                  return (!has_router || !graphs.has(PlanGraph::moe)) &&
-                         (has_router || !graphs.has(PlanGraph::moe_preprocess));
-                },
-                [](Run) {
-                  return std::string(
-                      "a graph of moe_router excludes one of moe, and moe_preprocess needs it");
-                }}),
+    of_chosen_knobs(
+        {"own_modules_delay_nothing",
+         [](Run run) {
+           return !has_own_modules(run) ||
+                  (!run.knobs.delay_wgrad_compute && run.knobs.offload.empty());
+         },
+         [](Run) {
+           return std::string(
+               "delay_wgrad_compute and offload of activations need Transformer Engine's "
+               "modules, not "
+               "transformer_impl local");
+         }}),
+    of_chosen_knobs(
+        {"router_graph_or_recompute",
+         [](Run run) {
+           const PlanKnobs& k = run.knobs;
+           return !k.recompute.has(PlanRecompute::moe) || !k.cuda_graphs.has(PlanGraph::moe_router);
+         },
+         [](Run) { return std::string("recompute moe excludes a graph of moe_router"); }}),
+    of_chosen_knobs(
+        {"graphs_of_router",
+         [](Run run) {
+           const PlanGraphSet& graphs = run.knobs.cuda_graphs;
+           const bool has_router = graphs.has(PlanGraph::moe_router);
+           return (!has_router || !graphs.has(PlanGraph::moe)) &&
+                  (has_router || !graphs.has(PlanGraph::moe_preprocess));
+         },
+         [](Run) {
+           return std::string(
+               "a graph of moe_router excludes one of moe, and moe_preprocess needs it");
+         }}),
+    // A host that counts rows cannot be captured.
+    of_chosen_knobs({"graph_of_counted_rows",
+                     [](Run run) {
+                       const PlanKnobs& k = run.knobs;
+                       return !is_of_megatron(run) ||
+                              !k.cuda_graphs.has(PlanGraph::moe_preprocess) ||
+                              k.dispatcher != spec::Dispatcher::alltoall ||
+                              k.capacity_factor <= 0 || k.pad_to_capacity;
+                     },
+                     [](Run) {
+                       return std::string(
+                           "a graph of moe_preprocess with dispatcher alltoall and a "
+                           "capacity_factor needs pad_to_capacity");
+                     }}),
+    of_chosen_knobs({"overlap_beside_shared_experts",
+                     [](Run run) {
+                       return !run.overlaps_shared_experts ||
+                              !run.knobs.overlap_moe_expert_parallel_comm;
+                     },
+                     [](Run) {
+                       return std::string(
+                           "overlap of the experts' exchange excludes moe_shared_expert_overlap");
+                     }}),
+    of_chosen_knobs(
+        {"capacity_beside_balance",
+         [](Run run) { return !run.balances_without_capacity || run.knobs.capacity_factor <= 0; },
+         [](Run) {
+           return std::string(
+               "a capacity_factor takes moe_router_load_balancing_type aux_loss, "
+               "seq_aux_loss, global_aux_loss or none only");
+         }}),
+    of_knobs({"tp_overlap_needs_sequence_parallel",
+              [](Run run) {
+                const PlanKnobs& k = run.knobs;
+                return !is_of_megatron(run) || !k.tp_comm_overlap || k.tp == 1 ||
+                       k.sequence_parallel;
+              },
+              [](Run) { return std::string("tp_comm_overlap needs sequence_parallel"); }}),
     of_choices({"overlap_fits_model",
                 [](Run run) {
                   return !run.knobs.overlap_moe_expert_parallel_comm ||
@@ -436,69 +481,73 @@ constexpr PlanRule kRules[] = {
      [](Run run) {
        return fmt::format("etp {}: experts with biases cannot be sliced", run.knobs.etp);
      }},
-    of_choices({"delayed_wgrad",
-                [](Run run) {
-                  const PlanKnobs& k = run.knobs;
-                  return !k.delay_wgrad_compute ||
-                         (k.overlap_moe_expert_parallel_comm &&
-                          !(run.model->has_attention_bias && k.cuda_graphs.has(PlanGraph::attn)));
-                },
-                [](Run) {
-                  return std::string(
-                      "delay_wgrad_compute needs overlap of the experts' exchange, and excludes a "
-                      "graph of "
-                      "attention with biases");
-                }}),
-    {"precision_of_machine",
-     [](Run run) {
-       const spec::HardwareSpec& machine = *run.hardware;
-       switch (run.knobs.precision) {
-         case PrecisionRecipe::fp8_current:
-         case PrecisionRecipe::fp8_delayed:
-         case PrecisionRecipe::fp8_blockwise:
-           return machine.fp8_flops_per_s > 0;
-         case PrecisionRecipe::mxfp8:
-         case PrecisionRecipe::nvfp4:
-           return machine.fp4_flops_per_s > 0;
-         default:
-           return true;
-       }
-     },
-     [](Run run) {
-       return fmt::format("{} has no {}", run.hardware->name, name_of(run.knobs.precision));
-     },
-     kAnyEngine},
-    of_choices({"dispatcher_of_machine",
-                [](Run run) {
-                  return !has_experts(run) || run.knobs.dispatcher != spec::Dispatcher::hybridep ||
-                         !is_of_amd(*run.hardware);
-                },
-                [](Run run) { return spec::hybridep_refusal(*run.hardware); }, kAnyEngine}),
+    of_chosen_knobs(
+        {"delayed_wgrad",
+         [](Run run) {
+           const PlanKnobs& k = run.knobs;
+           return !k.delay_wgrad_compute ||
+                  (k.overlap_moe_expert_parallel_comm &&
+                   !(run.model->has_attention_bias && k.cuda_graphs.has(PlanGraph::attn)));
+         },
+         [](Run) {
+           return std::string(
+               "delay_wgrad_compute needs overlap of the experts' exchange, and excludes a "
+               "graph of "
+               "attention with biases");
+         }}),
+    of_knobs({"precision_of_machine",
+              [](Run run) {
+                const spec::HardwareSpec& machine = *run.hardware;
+                switch (run.knobs.precision) {
+                  case PrecisionRecipe::fp8_current:
+                  case PrecisionRecipe::fp8_delayed:
+                  case PrecisionRecipe::fp8_blockwise:
+                    return machine.fp8_flops_per_s > 0;
+                  case PrecisionRecipe::mxfp8:
+                  case PrecisionRecipe::nvfp4:
+                    return machine.fp4_flops_per_s > 0;
+                  default:
+                    return true;
+                }
+              },
+              [](Run run) {
+                return fmt::format("{} has no {}", run.hardware->name,
+                                   name_of(run.knobs.precision));
+              },
+              kAnyEngine}),
+    of_chosen_knobs({"dispatcher_of_machine",
+                     [](Run run) {
+                       return !has_experts(run) ||
+                              run.knobs.dispatcher != spec::Dispatcher::hybridep ||
+                              !is_of_amd(*run.hardware);
+                     },
+                     [](Run run) { return spec::hybridep_refusal(*run.hardware); }, kAnyEngine}),
     // Megatron-Core asserts that there is somebody to send rows to; torchtitan's DeepEP knows no
     // slices of experts.
-    of_choices({"flex_dispatcher_needs_ep",
-                [](Run run) {
-                  const PlanKnobs& k = run.knobs;
-                  const bool is_flex = k.dispatcher == spec::Dispatcher::deepep ||
-                                       k.dispatcher == spec::Dispatcher::hybridep;
-                  if (!has_experts(run) || !is_flex) return true;
-                  return is_of_megatron(run) ? k.ep > 1 || k.etp > 1 : k.ep > 1 && k.etp == 1;
-                },
-                [](Run run) {
-                  return fmt::format(
-                      "{} needs {}: ep {} x etp {}", name_of(run.knobs.dispatcher),
-                      is_of_megatron(run) ? "ep x etp above 1" : "ep above 1 and etp 1",
-                      run.knobs.ep, run.knobs.etp);
-                }}),
+    of_chosen_knobs({"flex_dispatcher_needs_ep",
+                     [](Run run) {
+                       const PlanKnobs& k = run.knobs;
+                       const bool is_flex = k.dispatcher == spec::Dispatcher::deepep ||
+                                            k.dispatcher == spec::Dispatcher::hybridep;
+                       if (!has_experts(run) || !is_flex) return true;
+                       return is_of_megatron(run) ? k.ep > 1 || k.etp > 1 : k.ep > 1 && k.etp == 1;
+                     },
+                     [](Run run) {
+                       return fmt::format(
+                           "{} needs {}: ep {} x etp {}", name_of(run.knobs.dispatcher),
+                           is_of_megatron(run) ? "ep x etp above 1" : "ep above 1 and etp 1",
+                           run.knobs.ep, run.knobs.etp);
+                     }}),
     // DeepEP sends what was routed, not what a capacity has room for.
-    of_choices({"deepep_without_padding",
-                [](Run run) {
-                  const PlanKnobs& k = run.knobs;
-                  return !is_of_megatron(run) || run.takes_padded_deepep || !has_experts(run) ||
-                         k.dispatcher != spec::Dispatcher::deepep || !k.pad_to_capacity;
-                },
-                [](Run) { return std::string("dispatcher deepep excludes pad_to_capacity"); }}),
-    of_choices(
+    of_chosen_knobs(
+        {"deepep_without_padding",
+         [](Run run) {
+           const PlanKnobs& k = run.knobs;
+           return !is_of_megatron(run) || run.takes_padded_deepep || !has_experts(run) ||
+                  k.dispatcher != spec::Dispatcher::deepep || !k.pad_to_capacity;
+         },
+         [](Run) { return std::string("dispatcher deepep excludes pad_to_capacity"); }}),
+    of_chosen_knobs(
         {"delayed_scaling_or_recompute",
          [](Run run) {
            const PlanKnobs& k = run.knobs;
@@ -507,38 +556,40 @@ constexpr PlanRule kRules[] = {
                    !k.recompute.has(PlanRecompute::layernorm));
          },
          [](Run) { return std::string("fp8-delayed excludes recompute moe_act and layernorm"); }}),
-    {"offload_fits",
-     [](Run run) {
-       const PlanKnobs& k = run.knobs;
-       return !k.offload.has(spec::Offload::attn_proj) || k.offload.has(spec::Offload::core_attn);
-     },
-     [](Run) { return std::string("offload of attn_proj needs that of core_attn"); }},
+    of_knobs({"offload_fits",
+              [](Run run) {
+                const PlanKnobs& k = run.knobs;
+                return !k.offload.has(spec::Offload::attn_proj) ||
+                       k.offload.has(spec::Offload::core_attn);
+              },
+              [](Run) { return std::string("offload of attn_proj needs that of core_attn"); }}),
     // Megatron-Core offloads beside recomputation of parts, and refuses what is within one of them
     // (transformer_config.py). Within a checkpoint of the layer nothing is kept that could go.
-    of_choices({"offload_or_recompute",
-                [](Run run) {
-                  const PlanKnobs& k = run.knobs;
-                  const bool is_in_experts = k.offload.has(spec::Offload::expert_fc1) ||
-                                             k.offload.has(spec::Offload::moe_act);
-                  return (k.offload.empty() || !k.recompute.has(PlanRecompute::full)) &&
-                         (!is_in_experts || !k.recompute.has(PlanRecompute::moe));
-                },
-                [](Run run) {
-                  return std::string(run.knobs.recompute.has(PlanRecompute::full)
-                                         ? "recompute full excludes offload of activations"
-                                         : "recompute moe excludes offload of expert_fc1 and "
-                                           "moe_act");
-                }}),
-    of_choices({"host_optimizer",
-                [](Run run) {
-                  const PlanKnobs& k = run.knobs;
-                  return !is_of_megatron(run) || k.optimizer_offload_ratio <= 0 ||
-                         k.precision_aware_optimizer;
-                },
-                [](Run) {
-                  return std::string("optimizer_offload_ratio needs precision_aware_optimizer");
-                }}),
-    of_choices(
+    of_chosen_knobs({"offload_or_recompute",
+                     [](Run run) {
+                       const PlanKnobs& k = run.knobs;
+                       const bool is_in_experts = k.offload.has(spec::Offload::expert_fc1) ||
+                                                  k.offload.has(spec::Offload::moe_act);
+                       return (k.offload.empty() || !k.recompute.has(PlanRecompute::full)) &&
+                              (!is_in_experts || !k.recompute.has(PlanRecompute::moe));
+                     },
+                     [](Run run) {
+                       return std::string(run.knobs.recompute.has(PlanRecompute::full)
+                                              ? "recompute full excludes offload of activations"
+                                              : "recompute moe excludes offload of expert_fc1 and "
+                                                "moe_act");
+                     }}),
+    of_chosen_knobs({"host_optimizer",
+                     [](Run run) {
+                       const PlanKnobs& k = run.knobs;
+                       return !is_of_megatron(run) || k.optimizer_offload_ratio <= 0 ||
+                              k.precision_aware_optimizer;
+                     },
+                     [](Run) {
+                       return std::string(
+                           "optimizer_offload_ratio needs precision_aware_optimizer");
+                     }}),
+    of_chosen_knobs(
         {"narrow_weights",
          [](Run run) {
            const PlanKnobs& k = run.knobs;
@@ -552,68 +603,21 @@ constexpr PlanRule kRules[] = {
                "fp8_param_gather needs the distributed optimizer or Megatron's FSDP, and excludes "
                "optimizer_offload_ratio with other scaling than delayed");
          }}),
-    of_choices({"fsdp_optimizer",
-                [](Run run) {
-                  return run.knobs.fsdp == spec::Fsdp::none ||
-                         run.knobs.optimizer != spec::OptimizerKind::muon;
-                },
-                [](Run) { return std::string("FSDP excludes the optimizer muon"); }}),
-    of_choices({"gather_overlap_needs_reduce",
-                [](Run run) {
-                  const PlanKnobs& k = run.knobs;
-                  const bool is_shared = k.distributed_optimizer || k.fsdp == spec::Fsdp::megatron;
-                  return !is_of_megatron(run) || k.dp * k.cp == 1 || !is_shared ||
-                         !k.overlap_param_gather || k.overlap_grad_reduce;
-                },
-                [](Run) { return std::string("overlap_param_gather needs overlap_grad_reduce"); }}),
-};
-
-constexpr Thumb kThumbs[] = {
-    {"cp_by_length", "CP is about sequence / 4096: 2K to 8K tokens of a sequence on a rank agree.",
-     [](Run run) { return run.seq_length > 8192; },
-     [](Run run) {
-       const double tokens = run.knobs.own_tokens(static_cast<double>(run.seq_length));
-       return tokens >= 2048 && tokens <= 8192;
-     }},
-    {"keep_data_parallelism", "Keep DP alive: at least two replicas stay.",
-     [](Run run) { return run.hardware->num_devices() >= 8; },
-     [](Run run) { return run.knobs.dp > 1; }},
-    {"batch_shrinks_with_cp",
-     "GBS shrinks as CP grows and DP falls, rather than that a replica runs more than 16 "
-     "micro-batches (of a pipeline 4 a stage).",
-     [](Run run) { return run.knobs.cp > 1; },
-     [](Run run) {
-       constexpr int64_t kMost = 16;
-       return num_micro_batches(run) <= std::max<int64_t>(kMost, 4 * int64_t{run.knobs.pp});
-     }},
-    {"selective_before_full",
-     "Selective recomputation first, full only where that does not suffice.",
-     [](Run run) { return !run.knobs.recompute.empty(); },
-     [](Run run) { return !run.knobs.recompute.has(PlanRecompute::full); }},
-    {"no_attention_again", "No recomputation of attention's core at long context.",
-     [](Run run) { return run.seq_length >= 65536; },
-     [](Run run) {
-       return !run.knobs.recompute.has(PlanRecompute::core_attn) &&
-              !run.knobs.recompute.has(PlanRecompute::full);
-     }},
-    {"graphs_of_static_shapes",
-     "Graphs need static shapes: where the experts' rows vary, nothing behind the router is "
-     "captured.",
-     [](Run run) { return !run.knobs.cuda_graphs.empty(); },
-     [](Run run) { return !captures_experts(run) || has_static_shapes(run); }},
-    {"experts_within_domain", "The exchange of experts' rows stays within the NVLink domain.",
-     [](Run run) { return has_experts(run) && run.knobs.ep > 1; },
-     [](Run run) {
-       return int64_t{run.knobs.ep} * run.knobs.etp <= run.hardware->devices_per_node;
-     }},
-    {"ep_before_tp", "Expert parallelism rather than slices of experts.", has_experts,
-     [](Run run) { return run.knobs.etp == 1; }},
-    {"small_bubble", "The pipeline bubble is at most a quarter: (pp - 1) / (micro-batches x vpp).",
-     [](Run run) { return run.knobs.pp > 1; },
-     [](Run run) {
-       return micro_batches_of_pass(run) * num_virtual_stages(run) >=
-              4 * (int64_t{run.knobs.pp} - 1);
-     }},
+    of_chosen_knobs({"fsdp_optimizer",
+                     [](Run run) {
+                       return run.knobs.fsdp == spec::Fsdp::none ||
+                              run.knobs.optimizer != spec::OptimizerKind::muon;
+                     },
+                     [](Run) { return std::string("FSDP excludes the optimizer muon"); }}),
+    of_chosen_knobs(
+        {"gather_overlap_needs_reduce",
+         [](Run run) {
+           const PlanKnobs& k = run.knobs;
+           const bool is_shared = k.distributed_optimizer || k.fsdp == spec::Fsdp::megatron;
+           return !is_of_megatron(run) || k.dp * k.cp == 1 || !is_shared ||
+                  !k.overlap_param_gather || k.overlap_grad_reduce;
+         },
+         [](Run) { return std::string("overlap_param_gather needs overlap_grad_reduce"); }}),
 };
 
 }  // namespace
@@ -656,11 +660,17 @@ std::vector<const PlanRule*> broken_rules(const PlanRun& run) {
   return broken;
 }
 
+std::vector<const PlanRule*> broken_rules_of_knobs(const PlanRun& run) {
+  std::vector<const PlanRule*> broken;
+  for (const PlanRule& rule : kRules) {
+    if (rule.is_of_knobs && !rule.holds(run)) broken.push_back(&rule);
+  }
+  return broken;
+}
+
 bool breaks_more(const PlanRun& run, const PlanRun& other) {
   return std::ranges::any_of(
       kRules, [&](const PlanRule& rule) { return !rule.holds(run) && rule.holds(other); });
 }
-
-std::span<const Thumb> thumbs() { return kThumbs; }
 
 }  // namespace moetune::tuner::planner

@@ -27,6 +27,9 @@ struct PlanRule {
   /// graphs, and what these imply. At sizes it looks only for which of them are above 1. Others
   /// look at none of these choices.
   bool is_of_choices = false;
+  /// It holds or not whatever the sizes of the model and the batch are: knobs say it, the machine,
+  /// and whether there are experts.
+  bool is_of_knobs = false;
 };
 
 /// The first rule that a run breaks, null when it is legal.
@@ -35,6 +38,8 @@ const PlanRule* broken_rule(const PlanRun& run);
 bool holds_rules_of_choices(const PlanRun& run);
 /// All that it breaks.
 std::vector<const PlanRule*> broken_rules(const PlanRun& run);
+/// The same of the rules that need no sizes. The model may be one of no layers.
+std::vector<const PlanRule*> broken_rules_of_knobs(const PlanRun& run);
 /// Whether a run breaks a rule that the other holds.
 bool breaks_more(const PlanRun& run, const PlanRun& other);
 

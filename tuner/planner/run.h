@@ -49,6 +49,10 @@ struct PlanRun {
   bool is_of_megatron = true;
   /// Its modules are Megatron-Core's own (--transformer-impl local); see has_own_modules().
   bool states_own_modules = false;
+  /// Shared experts compute beside the exchange of rows (--moe-shared-expert-overlap).
+  bool overlaps_shared_experts = false;
+  /// Experts are balanced in a way that takes no capacity, such as sinkhorn.
+  bool balances_without_capacity = false;
 };
 
 /// Whether linear modules and attention are Megatron-Core's own. Attention without scores is

@@ -1,0 +1,112 @@
+// Remedies that a rule of the framework or the device forbids: named with the rule, whether the
+// sizes of the model are known or not.
+#include <algorithm>
+#include <boost/test/data/test_case.hpp>
+#include <boost/test/unit_test.hpp>
+#include <cmath>
+#include <optional>
+
+#include "engine/spec/hardware_names.h"
+#include "sweeps/planning/machines.h"
+#include "sweeps/runs/remedies.h"
+
+namespace moetune::sweeps {
+BOOST_AUTO_TEST_SUITE(refused_remedies)
+
+namespace {
+
+namespace data = boost::unit_test::data;
+namespace dialects = spec::dialects;
+
+constexpr const char* kSizes =
+    " --num-layers 48 --hidden-size 2048 --ffn-hidden-size 6144 --num-attention-heads 32 "
+    "--num-experts 128 --moe-router-topk 8 --moe-ffn-hidden-size 768 --swiglu "
+    "--disable-bias-linear --untie-embeddings-and-output-weights";
+
+RunToMend run_said(const std::string& flags) {
+  RunToMend run;
+  run.config = dialects::import_run(
+      "pretrain_gpt.py --bf16 --seq-length 4096 --micro-batch-size 1 --global-batch-size 64 "
+      "--expert-model-parallel-size 8 --moe-token-dispatcher-type alltoall " +
+          flags,
+      dialects::Dialect::megatron_lm, {.world_size = 8});
+  return run;
+}
+
+std::optional<Remedy> remedy_against(const char* label, const char* cause, const RunToMend& run,
+                                     std::string_view rule) {
+  const FoundWall wall = {base::wall_from_name(label).value(), cause, {{label, 0.5}}};
+  const std::vector<Remedy> found = remedies_of(wall, run);
+  const auto at = std::ranges::find(found, rule, &Remedy::rule);
+  return at == found.end() ? std::nullopt : std::optional(*at);
+}
+
+struct Row {
+  const char* flags;
+  const char* label;
+  const char* cause;
+  const char* rule;
+  const char* refused;  ///< the rule; empty: it is possible
+};
+std::ostream& operator<<(std::ostream& out, const Row& row) {
+  return out << row.rule << " with " << row.flags;
+}
+
+const Row kRows[] = {
+    {"--moe-grouped-gemm", "memory", "oom", "more_recomputation", ""},
+    {"", "memory", "oom", "more_recomputation", "moe_act_needs_grouped_products"},
+    {"", "communication", "transfer", "overlap_of_experts", ""},
+    {"--recompute-granularity full --recompute-method uniform --recompute-num-layers 1",
+     "communication", "transfer", "overlap_of_experts", "overlap_or_recompute"},
+    {"--moe-shared-expert-overlap", "communication", "transfer", "overlap_of_experts",
+     "overlap_beside_shared_experts"},
+    {"--moe-router-load-balancing-type aux_loss", "imbalance", "experts", "capacity_of_experts",
+     ""},
+    {"--moe-router-load-balancing-type sinkhorn", "imbalance", "experts", "capacity_of_experts",
+     "capacity_beside_balance"},
+    {"--recompute-granularity full --recompute-method uniform --recompute-num-layers 1", "host",
+     "launch", "graphs_of_static_parts", "graphs_or_recompute"},
+    {"", "host", "launch", "graphs_of_static_parts", ""},
+    {"--moe-expert-capacity-factor 1.5", "host", "launch", "graphs_of_static_parts",
+     "graph_of_counted_rows"},
+    {"--moe-expert-capacity-factor 1.5 --moe-pad-expert-input-to-capacity", "host", "launch",
+     "graphs_of_static_parts", ""},
+};
+
+}  // namespace
+
+BOOST_DATA_TEST_CASE(what_knobs_forbid_needs_no_sizes, data::make(kRows), row) {
+  for (const char* sizes : {"", kSizes}) {
+    const auto remedy =
+        remedy_against(row.label, row.cause, run_said(std::string(row.flags) + sizes), row.rule);
+    BOOST_TEST_REQUIRE(remedy.has_value(), sizes);
+    BOOST_TEST(remedy->refused.substr(0, remedy->refused.find(':')) == row.refused,
+               remedy->refused);
+  }
+}
+
+// The overlap asks for it, and a rank alone has none.
+BOOST_AUTO_TEST_CASE(overlap_of_tensor_parallelism_has_what_it_needs) {
+  const auto overlap =
+      remedy_against("communication", "transfer",
+                     run_said("--tensor-model-parallel-size 2 --expert-tensor-parallel-size 1"),
+                     "overlap_of_tensor_parallelism");
+  BOOST_TEST_REQUIRE(overlap.has_value());
+  BOOST_TEST(
+      overlap->flags == (std::vector<std::string>{"--sequence-parallel", "--tp-comm-overlap"}),
+      boost::test_tools::per_element());
+  RunToMend run = run_said(
+      "--tensor-model-parallel-size 2 --expert-tensor-parallel-size 1 "
+      "--sequence-parallel --tp-comm-overlap");
+  const auto alone = remedy_against("communication", "transfer", run, "less_tensor_parallelism");
+  BOOST_TEST_REQUIRE(alone.has_value());
+  const std::string gone = "without --tp-comm-overlap";
+  BOOST_TEST((std::ranges::find(alone->flags, gone) != alone->flags.end()));
+  run.config->knobs.sequence_parallel = false;
+  const spec::PlanKnobs knobs = run.config->knobs;
+  run.config->knobs.tp_comm_overlap = false;
+  BOOST_TEST(rule_broken_by(run, knobs).find("tp_overlap_needs_sequence_parallel") == 0U);
+}
+
+BOOST_AUTO_TEST_SUITE_END()
+}  // namespace moetune::sweeps

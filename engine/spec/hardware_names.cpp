@@ -132,4 +132,24 @@ std::optional<std::string> likely_hardware_file_of(std::string_view published_na
   return file_by_words(published_name, true);
 }
 
+bool lacks_eight_bit_floats(std::string_view device_name) {
+  constexpr std::string_view kOlder[] = {
+      "k80",   "p4",    "p40",   "p100",  "v100",  "v100s", "gv100", "t4",    "t4g",   "a2",
+      "a10",   "a10g",  "a16",   "a30",   "a40",   "a100",  "a100x", "a800",  "a2000", "a4000",
+      "a4500", "a5000", "a5500", "a6000", "1080",  "2080",  "3060",  "3070",  "3080",  "3090",
+      "titan", "mi50",  "mi60",  "mi100", "mi200", "mi210", "mi250", "mi250x"};
+  std::string word;
+  const auto is_older = [&] { return std::ranges::find(kOlder, word) != std::end(kOlder); };
+  for (const char c : device_name) {
+    const char lower = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    if ((lower >= 'a' && lower <= 'z') || (lower >= '0' && lower <= '9')) {
+      word += lower;
+      continue;
+    }
+    if (is_older()) return true;
+    word.clear();
+  }
+  return is_older();
+}
+
 }  // namespace moetune::spec

@@ -17,4 +17,8 @@ std::optional<std::string> hardware_file_of(std::string_view published_name);
 /// file of the one that there is a file for.
 std::optional<std::string> likely_hardware_file_of(std::string_view published_name);
 
+/// Whether a device of that name has no products of 8-bit floating point numbers: NVIDIA's before
+/// compute capability 8.9, AMD's before the MI300. False for names that nobody knows.
+bool lacks_eight_bit_floats(std::string_view device_name);
+
 }  // namespace moetune::spec

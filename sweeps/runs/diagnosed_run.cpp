@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "engine/spec/dialects/concepts.h"
+#include "engine/spec/hardware_names.h"
 #include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "profiler/analysis/kernel_classes.h"
@@ -359,6 +360,21 @@ void note_unknown_config(const RunToMend& run, RunDiagnosis& diagnosis) {
       diagnosis.has_unread_config || diagnosis.has_other_config ? "another" : "it"));
 }
 
+/// The device by the traces, else by the log. Of several kinds the one that can do less.
+std::string named_device(const RunDiagnosis& diagnosis) {
+  std::vector<std::string> names;
+  if (diagnosis.traces) {
+    for (const profiler::ImportedTrace& trace : diagnosis.traces->traces) {
+      names.push_back(trace.device_name());
+    }
+  }
+  if (diagnosis.facts) names.push_back(diagnosis.facts->device_name);
+  std::erase_if(names, [](const std::string& name) { return name.empty(); });
+  if (names.empty()) return {};
+  const auto least = std::ranges::find_if(names, spec::lacks_eight_bit_floats);
+  return least == names.end() ? names.front() : *least;
+}
+
 void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   RunToMend run;
   run.is_config_known = diagnosis.config.has_value();
@@ -373,6 +389,7 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   run.hardware = about.hardware;
   if (diagnosis.facts) run.echoed = diagnosis.facts->echoed.settings;
   run.is_rocm = diagnosis.facts && diagnosis.facts->is_rocm;
+  run.device_name = named_device(diagnosis);
   add_traced_facts(about, diagnosis, run);
   const FoundWall wall = wall_of(diagnosis);
   add_traced_offload(wall, diagnosis, run);

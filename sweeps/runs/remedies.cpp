@@ -10,6 +10,7 @@
 
 #include "engine/spec/dialects/concepts.h"
 #include "engine/spec/dialects/values.h"
+#include "engine/spec/hardware_names.h"
 #include "engine/spec/model_spec.h"
 #include "sweeps/runs/remedy_rows.h"
 #include "tuner/planner/rules.h"
@@ -117,13 +118,16 @@ std::shared_ptr<const spec::ModelSpec> model_said(const dialects::RunConfig& con
   }
 }
 
-/// As many devices as the run has ranks, of which nothing else is known.
-std::shared_ptr<const spec::HardwareSpec> unknown_machine(const dialects::RunConfig& config) {
+/// As many devices as the run has ranks, of which no more is known than their name, if that.
+std::shared_ptr<const spec::HardwareSpec> unknown_machine(const RunToMend& run) {
+  const dialects::RunConfig& config = *run.config;
   spec::HardwareSpec machine;
-  machine.name = "the machine";
+  machine.name = run.device_name.empty() ? "the machine" : run.device_name;
   machine.devices_per_node = 1;
   machine.num_nodes = config.world_size > 0 ? config.world_size : config.knobs.world_size();
-  machine.fp8_flops_per_s = machine.fp4_flops_per_s = 1;  // whatever is asked for
+  // Whatever is asked for, but what such a device has no products for.
+  const bool has_eight_bits = !spec::lacks_eight_bit_floats(run.device_name);
+  machine.fp8_flops_per_s = machine.fp4_flops_per_s = has_eight_bits ? 1 : 0;
   return std::make_shared<const spec::HardwareSpec>(std::move(machine));
 }
 
@@ -200,7 +204,7 @@ std::vector<BrokenRule> broken_rules_of(const RunToMend& run, const PlanKnobs& k
 /// With model and machine filled in as far as the run says them.
 RunToMend with_sizes(RunToMend run) {
   if (run.model == nullptr) run.model = model_said(*run.config);
-  if (run.hardware == nullptr) run.hardware = unknown_machine(*run.config);
+  if (run.hardware == nullptr) run.hardware = unknown_machine(run);
   return run;
 }
 

@@ -56,6 +56,7 @@ struct RunToMend {
   /// where no configuration says what the model is.
   bool has_expert_work = true;
   bool is_rocm = false;         ///< false: also where that is not known
+  std::string device_name{};    ///< by traces or the log, where no hardware file was named
   bool is_on_one_node = false;  ///< false: also where that is not known
   /// Traces show that tensors go to the host's memory, and no configuration says which.
   bool has_unsaid_offload = false;

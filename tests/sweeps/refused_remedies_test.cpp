@@ -108,5 +108,30 @@ BOOST_AUTO_TEST_CASE(overlap_of_tensor_parallelism_has_what_it_needs) {
   BOOST_TEST(rule_broken_by(run, knobs).find("tp_overlap_needs_sequence_parallel") == 0U);
 }
 
+BOOST_AUTO_TEST_CASE(no_device_is_told_of_products_that_it_has_not) {
+  const auto refused = [](RunToMend run) {
+    const auto remedy = remedy_against("compute", "FLOPs", run, "products_in_fp8");
+    BOOST_TEST_REQUIRE(remedy.has_value());
+    return remedy->refused;
+  };
+  BOOST_TEST(refused(RunToMend{}) == "");
+  RunToMend named;
+  named.device_name = "NVIDIA H100 80GB HBM3";
+  BOOST_TEST(refused(named) == "");
+  named.device_name = "Tesla V100-SXM2-32GB";
+  BOOST_TEST(refused(named) == "precision_of_machine: Tesla V100-SXM2-32GB has no fp8-blockwise");
+  RunToMend said;
+  said.hardware = machine_of("a100-80g", 1);
+  BOOST_TEST(refused(said).starts_with("precision_of_machine"), refused(said));
+  for (const char* older : {"NVIDIA A100-SXM4-80GB", "AMD Instinct MI250X", "Tesla T4",
+                            "NVIDIA GeForce RTX 3090", "NVIDIA A10G"}) {
+    BOOST_TEST(spec::lacks_eight_bit_floats(older), older);
+  }
+  for (const char* newer : {"NVIDIA L40S", "NVIDIA GeForce RTX 4090", "AMD Instinct MI300X",
+                            "NVIDIA GB200", "NVIDIA H200", ""}) {
+    BOOST_TEST(!spec::lacks_eight_bit_floats(newer), newer);
+  }
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::sweeps

@@ -429,6 +429,11 @@ bool apply_change(bool (*change)(PlanKnobs&), const RunToMend& run, Remedy& reme
   dialects::RunConfig changed = config;
   if (change == nullptr || !change(changed.knobs)) return false;
   if (!has_experts(run) && !make_dense(config, changed.knobs)) return false;
+  // The nearest word of a framework may be another dispatcher.
+  const bool has_other_dispatcher = changed.knobs.dispatcher != config.knobs.dispatcher;
+  if (has_other_dispatcher && !dialects::can_say(changed, "dispatcher", config.dialect)) {
+    return false;
+  }
   const std::vector<dialects::SettingChange> changes = dialects::changes_of_text(config, changed);
   if (changes.empty() || !says_more_than_batch(config, changed)) return false;
   for (const dialects::SettingChange& one : changes) {

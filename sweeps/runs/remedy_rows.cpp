@@ -65,6 +65,12 @@ constexpr KernelClass kExpertKernels[] = {KernelClass::gemm, KernelClass::groupe
 constexpr KernelClass kElementwise[] = {KernelClass::elementwise, KernelClass::indexing};
 constexpr KernelClass kUnfusedAttention[] = {KernelClass::attention, KernelClass::gemm,
                                              KernelClass::elementwise};
+/// All that computes with rows. What only copies or fills twice as many takes twice as long.
+constexpr KernelClass kOfRows[] = {
+    KernelClass::deepep_layout, KernelClass::hybridep_pack, KernelClass::moe_routing,
+    KernelClass::attention,     KernelClass::grouped_gemm,  KernelClass::gemm,
+    KernelClass::convolution,   KernelClass::quantisation,  KernelClass::norm,
+    KernelClass::optimizer,     KernelClass::indexing,      KernelClass::elementwise};
 /// What a compiler or a fused activation joins.
 constexpr KernelClass kJoined[] = {KernelClass::elementwise, KernelClass::indexing,
                                    KernelClass::norm, KernelClass::copy_kernel,
@@ -295,6 +301,20 @@ constexpr RemedyRow kRemedyRows[] = {
      1,
      Needs::rows_between_nodes,
      kExperts},
+    {.rule = "deepep_dispatcher",
+     .label = Wall::communication,
+     .sub_causes = {"transfer", "one link"},
+     .why = "Rows cross between nodes once and are spread inside.",
+     .change =
+         [](PlanKnobs& k) {
+           if (k.ep == 1 || k.dispatcher != spec::Dispatcher::alltoall) return false;
+           k.dispatcher = spec::Dispatcher::deepep;
+           return true;
+         },
+     .is_for_experts = true,
+     .needs = Needs::rows_between_nodes,
+     .groups = kExperts,
+     .dialect = spec::dialects::Dialect::torchtitan},
     {"overlap_of_tensor_parallelism",
      Wall::communication,
      {"transfer"},
@@ -586,30 +606,19 @@ constexpr RemedyRow kRemedyRows[] = {
      {},
      [](PlanKnobs& k) { return compute_in(k, spec::PrecisionRecipe::fp8_current); },
      kProducts},
-    {"fused_activations",
-     Wall::compute,
-     {"bandwidth"},
-     "An activation is read and written once.",
-     [](PlanKnobs& k) { return turn_on(k.fused_activation); },
-     {},
-     false,
-     1,
-     Needs::nothing,
-     {},
-     nullptr,
-     kElementwise},
-    {"fused_rows",
-     Wall::compute,
-     {"bandwidth"},
-     "Rows are sorted in one kernel, which reads and writes them once.",
-     [](PlanKnobs& k) { return turn_on(k.moe_permute_fusion); },
-     {},
-     true,
-     1,
-     Needs::nothing,
-     {},
-     nullptr,
-     kPermutation},
+    {.rule = "fused_activations",
+     .label = Wall::compute,
+     .sub_causes = {"bandwidth"},
+     .why = "An activation is read and written once.",
+     .change = [](PlanKnobs& k) { return turn_on(k.fused_activation); },
+     .kernels = kElementwise},
+    {.rule = "fused_rows",
+     .label = Wall::compute,
+     .sub_causes = {"bandwidth"},
+     .why = "Rows are sorted in one kernel, which reads and writes them once.",
+     .change = [](PlanKnobs& k) { return turn_on(k.moe_permute_fusion); },
+     .is_for_experts = true,
+     .kernels = kPermutation},
     {"fused_router",
      Wall::compute,
      {"bandwidth"},
@@ -622,34 +631,23 @@ constexpr RemedyRow kRemedyRows[] = {
      {},
      nullptr,
      kPermutation},
-    {"fused_loss_kernels",
-     Wall::compute,
-     {"bandwidth"},
-     "The loss reads logits fewer times.",
-     [](PlanKnobs& k) {
-       if (k.cross_entropy != spec::CrossEntropy::unfused) return false;
-       k.cross_entropy = spec::CrossEntropy::native;
-       return true;
-     },
-     {},
-     false,
-     1,
-     Needs::nothing,
-     {},
-     nullptr,
-     kElementwise},
-    {"fused_attention",
-     Wall::compute,
-     {"bandwidth"},
-     "Scores of all pairs of tokens are not written to memory.",
-     [](PlanKnobs& k) { return turn_on(k.fused_attention); },
-     {},
-     false,
-     1,
-     Needs::nothing,
-     {},
-     nullptr,
-     kUnfusedAttention},
+    {.rule = "fused_loss_kernels",
+     .label = Wall::compute,
+     .sub_causes = {"bandwidth"},
+     .why = "The loss reads logits fewer times.",
+     .change =
+         [](PlanKnobs& k) {
+           if (k.cross_entropy != spec::CrossEntropy::unfused) return false;
+           k.cross_entropy = spec::CrossEntropy::native;
+           return true;
+         },
+     .kernels = kElementwise},
+    {.rule = "fused_attention",
+     .label = Wall::compute,
+     .sub_causes = {"bandwidth"},
+     .why = "Scores of all pairs of tokens are not written to memory.",
+     .change = [](PlanKnobs& k) { return turn_on(k.fused_attention); },
+     .kernels = kUnfusedAttention},
     {"larger_products",
      Wall::compute,
      {"occupancy"},
@@ -660,23 +658,23 @@ constexpr RemedyRow kRemedyRows[] = {
      },
      {},
      false,
-     0.5},  // twice the rows take as long as the rows of today at best
-    {"whole_experts",
-     Wall::compute,
-     {"occupancy"},
-     "Experts that are not cut have wider products.",
-     [](PlanKnobs& k) {
-       if (!halve(k.etp)) return false;
-       k.ep *= 2;
-       return true;
-     },
-     {},
-     true,
-     1,
+     0.5,  // twice the rows take as long as the rows of today at best
      Needs::nothing,
      {},
      nullptr,
-     kProducts},
+     kOfRows},
+    {.rule = "whole_experts",
+     .label = Wall::compute,
+     .sub_causes = {"occupancy"},
+     .why = "Experts that are not cut have wider products.",
+     .change =
+         [](PlanKnobs& k) {
+           if (!halve(k.etp)) return false;
+           k.ep *= 2;
+           return true;
+         },
+     .is_for_experts = true,
+     .kernels = kProducts},
 };
 
 }  // namespace

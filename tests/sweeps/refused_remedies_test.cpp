@@ -133,5 +133,39 @@ BOOST_AUTO_TEST_CASE(no_device_is_told_of_products_that_it_has_not) {
   }
 }
 
+// Nobody is told of a dispatcher that the framework has no word for.
+BOOST_AUTO_TEST_CASE(dispatchers_are_those_of_the_framework) {
+  RunToMend primus;
+  primus.config = dialects::import_run(
+      "modules:\n  pre_trainer:\n    framework: megatron\n    overrides:\n"
+      "      micro_batch_size: 1\n      expert_model_parallel_size: 8\n"
+      "      moe_token_dispatcher_type: alltoall\n",
+      dialects::Dialect::primus, {.world_size = 8});
+  BOOST_TEST(!remedy_against("communication", "transfer", primus, "hybrid_dispatcher"));
+  RunToMend titan;
+  titan.config = dialects::import_run(
+      "[training]\nlocal_batch_size = 1\nseq_len = 4096\n[parallelism]\n"
+      "expert_parallel_degree = 8\n",
+      dialects::Dialect::torchtitan, {.world_size = 8});
+  BOOST_TEST(!remedy_against("communication", "transfer", titan, "hybrid_dispatcher"));
+  const auto deepep = remedy_against("communication", "transfer", titan, "deepep_dispatcher");
+  BOOST_TEST_REQUIRE(deepep.has_value());
+  BOOST_TEST(deepep->flags ==
+                 std::vector<std::string>{"parallelism.expert_parallel_comm_backend = \"deepep\""},
+             boost::test_tools::per_element());
+}
+
+// Twice the rows are twice the bytes of a copy.
+BOOST_AUTO_TEST_CASE(larger_products_save_nothing_of_copies) {
+  using profiler::KernelClass;
+  FoundWall wall = {base::Wall::compute, "", {{"compute", 0.9}}};
+  wall.kernels.run[static_cast<size_t>(KernelClass::gemm)] = 0.06;
+  wall.kernels.run[static_cast<size_t>(KernelClass::copy_kernel)] = 0.84;
+  const std::vector<Remedy> found = remedies_of(wall, run_said(""));
+  const auto at = std::ranges::find(found, "larger_products", &Remedy::rule);
+  BOOST_TEST_REQUIRE((at != found.end()));
+  BOOST_TEST(std::abs(at->ceiling_ratio - 0.03) < 1e-9);
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::sweeps

@@ -710,7 +710,9 @@ BOOST_AUTO_TEST_CASE(every_row_is_proposed_to_some_run) {
   for (const Remedy& remedy : remedies_of(wall_of("communication", "", 0.5), flex)) {
     proposed.insert(remedy.rule);
   }
-  for (const char* table : {"", "[parallelism]\nfsdp_reshard_after_forward = \"never\"\n"}) {
+  for (const char* table : {"",
+                            "[parallelism]\nexpert_parallel_degree = 8\n"
+                            "fsdp_reshard_after_forward = \"never\"\n"}) {
     RunToMend titan;
     titan.config = dialects::import_run(
         std::string("[training]\nlocal_batch_size = 1\nseq_len = 4096\n") + table,

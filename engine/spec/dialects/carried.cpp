@@ -91,12 +91,26 @@ bool is_known_choice(const UnknownSetting& setting, Dialect dialect) {
   return find_carried(setting.key, dialect) != nullptr || find_row(setting.key, dialect) != nullptr;
 }
 
+namespace {
+
+/// Primus' list of recomputed layers is a number of each stage by now.
+bool is_priced_list(const RunConfig& run, const UnknownSetting& setting) {
+  return run.dialect == Dialect::primus && setting.key == "recompute_layer_ids" &&
+         run.knobs.recomputes_block();
+}
+
+}  // namespace
+
 UnpricedSettings unpriced_settings(const RunConfig& run) {
   UnpricedSettings settings;
-  for (const UnknownSetting& setting : run.unknown) {
-    if (says_nothing(setting)) continue;
-    const bool is_choice = is_known_choice(setting, run.dialect);
-    (is_choice ? settings.known : settings.unknown).push_back(shown_key(setting.key));
+  for (const bool is_inherited : {false, true}) {
+    for (const UnknownSetting& setting : run.unknown) {
+      if (setting.is_inherited != is_inherited || says_nothing(setting)) continue;
+      if (is_priced_list(run, setting)) continue;
+      const bool is_choice = is_known_choice(setting, run.dialect);
+      (is_choice ? settings.known : settings.unknown).push_back(shown_key(setting.key));
+      if (is_inherited && !is_choice) ++settings.num_inherited;
+    }
   }
   return settings;
 }

@@ -17,6 +17,7 @@
 #include "engine/spec/dialects/text_cursor.h"
 #include "engine/spec/dialects/texts.h"
 #include "engine/spec/dialects/values.h"
+#include "engine/spec/knobs.h"
 
 namespace moetune::spec::dialects {
 namespace {
@@ -187,26 +188,42 @@ void read_ranks(const ShellCommand& training, std::string_view text, Reading& in
   if (!in.has_default_ranks) in.run.stated_world_size = ranks.product();
 }
 
+/// What a command starts, with or without a launcher; empty where that is no file.
+std::string_view started_file(const ShellCommand& command) {
+  const size_t first = first_argument(command.words);
+  return first == 0 ? std::string_view() : std::string_view(command.words[first - 1]);
+}
+
 /// Commands that train otherwise than `training` does: in another node of the same run only what
 /// stands in front of its script is another.
-int64_t num_other_runs(const ShellScript& script, const ShellCommand& training, Dialect dialect) {
-  const size_t known = num_known(training, dialect);
+std::vector<const ShellCommand*> other_runs(const ShellScript& script, const ShellCommand& training,
+                                            Dialect dialect) {
   const Arguments words = training.words;
   const int64_t ranks = ranks_of(training, dialect).product();
-  return std::ranges::count_if(script.commands, [&](const ShellCommand& command) {
+  std::vector<const ShellCommand*> runs;
+  for (const ShellCommand& command : script.commands) {
     const Arguments others = command.words;
-    return num_known(command, dialect) == known && others.front() == words.front() &&
-           (!std::ranges::equal(others.subspan(first_argument(others)),
-                                words.subspan(first_argument(words))) ||
-            ranks_of(command, dialect).product() != ranks);
-  });
+    const bool trains = others.front() == words.front() &&
+                        started_file(command) == started_file(training) &&
+                        num_known(command, dialect) > 0;
+    if (trains && (!std::ranges::equal(others.subspan(first_argument(others)),
+                                       words.subspan(first_argument(words))) ||
+                   ranks_of(command, dialect).product() != ranks)) {
+      runs.push_back(&command);
+    }
+  }
+  return runs;
 }
 
 /// Where a script trains again and again, as over a list of layouts.
 void note_other_runs(const ShellScript& script, const ShellCommand& training, Reading& in) {
-  const int64_t num_others = num_other_runs(script, training, in.dialect);
-  if (num_others == 0) return;
-  in.note(fmt::format("it starts {} runs that differ: the first is read", num_others + 1));
+  const std::vector<const ShellCommand*> others = other_runs(script, training, in.dialect);
+  if (others.empty()) return;
+  const size_t known = num_known(training, in.dialect);
+  const bool are_alike = std::ranges::all_of(
+      others, [&](const ShellCommand* other) { return num_known(*other, in.dialect) == known; });
+  in.note(fmt::format("it starts {} runs that differ: the first{} is read", others.size() + 1,
+                      are_alike ? "" : " with most of the known settings"));
 }
 
 /// One flag and the words behind it.
@@ -264,8 +281,8 @@ bool reads_alike(const ShellScript& script, const ShellCommand& training, const 
     const auto has_same = [&](std::string_view name) {
       return value_of(*same, name) == value_of(training, name);
     };
-    return num_other_runs(other, *same, in.dialect) ==
-               num_other_runs(script, training, in.dialect) &&
+    return other_runs(other, *same, in.dialect).size() ==
+               other_runs(script, training, in.dialect).size() &&
            std::ranges::all_of(environment_names(), has_same) &&
            ranks_of(*same, in.dialect).product() == ranks_of(training, in.dialect).product() &&
            differing_flags(training, *same).empty();
@@ -428,6 +445,70 @@ void add_overrides(Arguments words, Reading& in) {
   }
 }
 
+/// Names that scripts give to what they make flags of, beside sizes of the layout ("TP",
+/// "TP_SIZE").
+struct ScriptVariable {
+  std::string name;
+  std::string row;
+};
+std::vector<ScriptVariable> script_variables() {
+  std::vector<ScriptVariable> variables;
+  for (const LayoutSize& size : layout_sizes()) {
+    std::string name(size.name);
+    std::ranges::transform(name, name.begin(), [](char c) {
+      return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+    });
+    variables.push_back({name, std::string(size.name)});
+    variables.push_back({name + "_SIZE", std::string(size.name)});
+  }
+  for (const auto& [name, row] : {std::pair{"MBS", "micro_batch_size"},
+                                  {"MICRO_BATCH_SIZE", "micro_batch_size"},
+                                  {"GBS", "global_batch_size"},
+                                  {"GLOBAL_BATCH_SIZE", "global_batch_size"},
+                                  {"SEQ_LEN", "seq_length"},
+                                  {"SEQ_LENGTH", "seq_length"},
+                                  {"NUM_LAYERS", "num_layers"}}) {
+    variables.push_back({name, row});
+  }
+  return variables;
+}
+
+/// A script that was not read makes flags of variables. Without them the run would be another.
+void refuse_unread_script(const ShellCommand& training, const Reading& in) {
+  const std::string_view script = started_file(training);
+  const auto is_program = [](const std::string& word) { return word.ends_with(".py"); };
+  if (!script.ends_with(".sh") || std::ranges::any_of(training.words, is_program)) return;
+  std::vector<std::string> variables;
+  for (const ScriptVariable& variable : script_variables()) {
+    const auto set = training.environment.find(variable.name);
+    if (set == training.environment.end() || !parse_integer(set->second)) continue;
+    const std::string flag = in.key(variable.row);
+    if (flag.empty() || in.settings.find(flag) != nullptr) continue;
+    variables.push_back(fmt::format("{}={}", set->first, set->second));
+  }
+  if (variables.empty()) return;
+  throw base::UsageError(
+      fmt::format("{}: starts {}, which was not read and makes the rest of {}: give what that "
+                  "script runs",
+                  in.source, shown(script), fmt::join(variables, " ")));
+}
+
+/// Primus' command line takes settings of its YAML as flags. Megatron-LM's parser knows none.
+void refuse_underscores(const Reading& in) {
+  if (in.options.is_echo) return;
+  for (const Setting& setting : in.settings.all()) {
+    std::string flag = setting.key;
+    std::ranges::replace(flag, '_', '-');
+    if (flag == setting.key || is_known(setting.key, in.dialect) || !is_known(flag, in.dialect)) {
+      continue;
+    }
+    throw base::UsageError(
+        fmt::format("{}: '{}' is no flag of Megatron-LM, which has '{}': of Primus' command line "
+                    "give the YAML that it names",
+                    in.source, shown(setting.key), shown(flag)));
+  }
+}
+
 /// Where torchtitan's command line names a file that was given.
 void read_named_files(Arguments words, Reading& in) {
   for (const std::string& word : words) {
@@ -480,6 +561,7 @@ void read_command(std::string_view text, Reading& in) {
   const Arguments words = training->words;
   const size_t first = first_argument(words);
   for (const auto& [name, value] : training->environment) set_environment(in, name, value);
+  in.program = started_file(*training);
   read_ranks(*training, text, in);
   note_open_branches(script, *training, text, in);
   note_loops(script, *training, text, in);
@@ -498,6 +580,10 @@ void read_command(std::string_view text, Reading& in) {
     } else {
       add_flag(std::move(flag), in);
     }
+  }
+  if (in.dialect == Dialect::megatron_lm) {
+    refuse_underscores(in);
+    refuse_unread_script(*training, in);
   }
   if (first > 0 && !others.empty()) {
     in.run.is_partial = true;

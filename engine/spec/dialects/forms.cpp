@@ -107,6 +107,14 @@ Form form_of(std::string_view text) {
   return Form::command;
 }
 
+bool has_unused_flags(std::string_view text, Dialect dialect) {
+  if (form_of(text) != Form::command) return false;
+  const std::vector<std::string_view> lines = lines_of(text.substr(0, kEnough));
+  return std::ranges::any_of(lines, [&](std::string_view line) {
+    return !base::trimmed(line).starts_with('#') && num_known_words(line, dialect) > 0;
+  });
+}
+
 bool is_experiment(std::string_view text) {
   text = text.substr(0, kEnough);
   const std::vector<std::string_view> sections = sections_of(text);

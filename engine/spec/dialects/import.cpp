@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "engine/spec/dialects/concepts.h"
+#include "engine/spec/dialects/forms.h"
 #include "engine/spec/dialects/model_sizes.h"
 #include "engine/spec/dialects/shell.h"
 #include "engine/spec/dialects/text_cursor.h"
@@ -56,7 +57,8 @@ void keep_the_rest(Reading& in) {
   for (const Setting& setting : in.settings.all()) {
     // Which class of Python a part is goes without saying where one writes overrides.
     if (setting.key == "_target_" || setting.key.ends_with("._target_")) continue;
-    in.run.unknown.push_back({setting.key, setting.value});
+    const bool is_inherited = in.own_keys && !in.own_keys->contains(setting.key);
+    in.run.unknown.push_back({setting.key, setting.value, is_inherited});
   }
 }
 
@@ -168,7 +170,7 @@ void make_model(Reading& in) {
 namespace {
 
 /// A text of something else would make a run of defaults.
-void refuse_strangers(const Reading& in) {
+void refuse_strangers(std::string_view text, const Reading& in) {
   const bool has_any = std::ranges::any_of(
       in.settings.all(), [&](const Setting& setting) { return is_known(setting.key, in.dialect); });
   if (has_any || !in.run.model_name.empty()) return;
@@ -180,6 +182,11 @@ void refuse_strangers(const Reading& in) {
         fmt::format("{}: names {}, which {}", in.source, shown(file->words.front()),
                     folder.empty() ? "was not given" : "is not below " + folder));
   }
+  if (has_unused_flags(text, in.dialect)) {
+    throw NoSettings(
+        fmt::format("{}: has flags of {} and starts nothing with them: give the script that does",
+                    in.source, name_of(in.dialect)));
+  }
   throw NoSettings(fmt::format("{}: has no setting that {} takes, such as '{}'", in.source,
                                name_of(in.dialect), in.key("tp")));
 }
@@ -190,7 +197,8 @@ RunConfig import_run(std::string_view text, Dialect dialect, const ImportOptions
   Reading in(dialect, options);
   read_text(text, in);
   keep_what_is_stated(in);
-  refuse_strangers(in);
+  refuse_strangers(text, in);
+  judge_other_models(in);
   if (options.world_size > 0) in.run.world_size = options.world_size;
   read_rows(in);
   // What follows is judged by these.

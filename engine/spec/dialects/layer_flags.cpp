@@ -220,14 +220,28 @@ void read_mamba(Reading& in) {
   in.traits["mamba_num_heads"] = heads;
 }
 
+std::string why_no_letters(const Reading& in) {
+  for (const Setting& setting : in.settings.all()) {
+    std::string key = setting.key.substr(setting.key.find_last_of(".-/") + 1);
+    const bool is_of_flag = setting.key.starts_with("--");
+    if (is_of_flag) {
+      key = setting.key.substr(2);
+      std::ranges::replace(key, '-', '_');
+    }
+    if (key == "hybrid_attention_ratio" && !setting.is_null) {
+      return fmt::format("which layers '{}' makes Mamba's is not known here", shown(setting.key));
+    }
+  }
+  return "nothing else says here which layers are Mamba's";
+}
+
 void read_hybrid(Reading& in) {
   const std::string text = word(in, kPattern);
   if (text.empty()) {
     // Older releases made the letters of two ratios.
     if (!is_on(in.traits, "is_hybrid_model") || in.may_stand_elsewhere()) return;
-    const std::string why =
-        fmt::format("'{}' needs '{}': nothing else says here which layers are Mamba's",
-                    in.key("is_hybrid_model"), in.key(kPattern));
+    const std::string why = fmt::format("'{}' needs '{}': {}", in.key("is_hybrid_model"),
+                                        in.key(kPattern), why_no_letters(in));
     if (in.options.is_echo) {
       in.note(why);
     } else {

@@ -9,6 +9,7 @@
 
 #include "engine/spec/dialects/layer_pattern.h"
 #include "engine/spec/dialects/model_pairs.h"
+#include "engine/spec/dialects/run_config.h"
 #include "engine/spec/dialects/values.h"
 #include "engine/spec/hf_family.h"
 
@@ -360,7 +361,7 @@ json huggingface_of(const json& traits, std::vector<std::string>& notes) {
     model["make_vocab_size_divisible_by"] = traits["make_vocab_size_divisible_by"];
   }
   if (!traits.contains("vocab_size")) {
-    notes.emplace_back("the vocabulary is not said: the tokenizer decides it");
+    notes.emplace_back(kUnsaidVocabulary);
   }
   return model;
 }

@@ -73,6 +73,9 @@ struct Reading {
   bool has_etp = false;
   /// The number of ranks is a default, of the script ("${SLURM_NNODES:-1}") or of the launcher.
   bool has_default_ranks = false;
+  std::string program;  ///< of a command: the file that it starts, with or without a launcher
+  /// Of Primus' text: it names other files, and these are the keys that it says itself.
+  std::optional<std::set<std::string, std::less<>>> own_keys;
 
   void note(std::string text);
   /// "SOURCE: text" as a mistake.
@@ -129,8 +132,17 @@ void read_layer_flags(Reading& reading);
 /// Changes the run that `writing` is of: stages move into the letters.
 void write_layer_flags(Writing& writing, RunConfig& run);
 
+/// Before the rows: runs of what is no GPT, or not only one, are refused or told as far as they are
+/// not priced.
+void judge_other_models(Reading& reading);
+
 /// Adds as mistakes what Megatron refuses to start with.
 void refuse_contradictions(Reading& reading);
+
+/// Primus' list of the layers that are recomputed, which counts in the place of a number.
+bool names_recomputed_layers(const Reading& reading);
+/// Makes a number for each stage of it.
+void read_listed_layers(Reading& reading);
 
 /// What of precision is only Megatron's: presets, formats and recipes.
 void read_precision(Reading& reading);

@@ -160,12 +160,6 @@ void write_stages(Writing& out) {
 constexpr std::string_view kRecomputeMethod = "full_recompute_method";
 constexpr std::string_view kRecomputeCount = "full_recompute_num_layers";
 
-/// Primus' list of the layers that are recomputed, which counts in the place of a number.
-bool names_recomputed_layers(const Reading& in) {
-  const Setting* ids = in.settings.find("recompute_layer_ids");
-  return ids != nullptr && !ids->is_null;
-}
-
 /// Full recomputation says of how many layers at a time, and how they are chosen. Primus may name
 /// the layers instead; recipes and what was not given may say the rest.
 void check_full_recompute(Reading& in) {
@@ -236,6 +230,7 @@ void read_recompute(Reading& in) {
                           in.key("recompute_granularity")));
     }
     read_recomputed_layers(in);
+    read_listed_layers(in);
   } else if (granularity == "selective") {
     if (!method.empty()) both_said(in, "recompute_granularity", kRecomputeMethod);
     if (layers) both_said(in, "recompute_granularity", kRecomputeCount);
@@ -246,6 +241,14 @@ void read_recompute(Reading& in) {
     in.problem(fmt::format("'{}' is '{}', expected full or selective",
                            in.key("recompute_granularity"), shown(granularity)));
   }
+}
+
+/// Whether the run's list of recomputed layers goes along.
+bool writes_listed_layers(const Writing& out) {
+  if (out.dialect != Dialect::primus || out.run.dialect != out.dialect) return false;
+  return std::ranges::any_of(out.run.unknown, [](const UnknownSetting& setting) {
+    return setting.key == "recompute_layer_ids" && setting.value != "null";
+  });
 }
 
 void write_recompute(Writing& out) {
@@ -259,6 +262,8 @@ void write_recompute(Writing& out) {
   if (recompute.empty()) return;
   if (recompute.has(PlanRecompute::full)) {
     out.parts.say("recompute_granularity", "full");
+    // The list goes along, and Primus refuses a method beside it.
+    if (writes_listed_layers(out)) return;
     out.parts.say(kRecomputeMethod, name_of(out.knobs().recompute_method));
     out.parts.say(kRecomputeCount, int64_t{out.knobs().recompute_num_layers});
     return;

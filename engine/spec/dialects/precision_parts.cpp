@@ -66,6 +66,19 @@ void read_fp8(Reading& in, const std::string& recipe) {
   in.run.knobs.precision = PrecisionRecipe::fp8_current;
 }
 
+void read_fp4(Reading& in, const std::string& recipe) {
+  in.run.knobs.precision = PrecisionRecipe::nvfp4;
+  const std::string_view known = name_of(PrecisionRecipe::nvfp4);
+  if (recipe.empty() || recipe == known) return;
+  const std::string text =
+      fmt::format("'{}' is '{}', which is not planned", in.key("fp4_recipe"), shown(recipe));
+  if (in.options.is_echo) {
+    in.note(fmt::format("{}: taken as {}", text, known));
+  } else {
+    in.problem(fmt::format("{}: of 4 bits only {} is", text, known));
+  }
+}
+
 void read_gradients(Reading& in) {
   const bool is_narrow = in.parts.flag("grad_reduce_in_bf16");
   std::string type = in.parts.word("main_grads_dtype");
@@ -120,7 +133,7 @@ void read_precision(Reading& in) {
   const std::string fp8 = in.parts.word("fp8");
   const std::string recipe = in.parts.word("fp8_recipe");
   const std::string fp4 = in.parts.word("fp4");
-  in.parts.word("fp4_recipe");
+  const std::string fp4_recipe = in.parts.word("fp4_recipe");
   if (in.dialect == Dialect::megatron_bridge && (!has_parts || in.parts.has("mixed_precision"))) {
     read_preset(in, in.parts.word("mixed_precision"));
   } else {
@@ -148,7 +161,7 @@ void read_precision(Reading& in) {
     }
   }
   if (!fp8.empty()) read_fp8(in, recipe);
-  if (!fp4.empty()) precision = PrecisionRecipe::nvfp4;
+  if (!fp4.empty()) read_fp4(in, fp4_recipe);
   if (precision == PrecisionRecipe::fp32 && in.dialect == Dialect::megatron_lm) {
     in.note("without --bf16 Megatron-LM trains in fp32");
   }

@@ -85,6 +85,24 @@ void read_module(const Node& module, Chains& chains, Reading& in) {
   in.parts.say("stage", "sft");
 }
 
+/// What the text says itself, whatever the files say that it names.
+std::set<std::string, std::less<>> keys_of(const Node& root, const Reading& in) {
+  Settings own(in.source);
+  Problems told_elsewhere;
+  const Node* modules = root.find("modules");
+  const Node* trainer = modules == nullptr ? nullptr : trainer_of(*modules);
+  const Node* overrides = trainer == nullptr ? nullptr : trainer->find("overrides");
+  if (overrides != nullptr) flatten(*overrides, "", yaml_text, own, told_elsewhere);
+  for (const auto& [key, value] : root.fields) {
+    if (key == "modules") continue;
+    const std::string path = modules == nullptr ? key : std::string(1, kOutside) + key;
+    flatten(value, path, yaml_text, own, told_elsewhere);
+  }
+  std::set<std::string, std::less<>> keys;
+  for (const Setting& setting : own.all()) keys.insert(setting.key);
+  return keys;
+}
+
 }  // namespace
 
 void read_primus(std::string_view text, Reading& in) {
@@ -93,6 +111,7 @@ void read_primus(std::string_view text, Reading& in) {
     throw base::UsageError(fmt::format("{}: is no map of settings", in.source));
   }
   substitute(root, in);
+  in.own_keys = keys_of(root, in);
   Chains chains(in);
   root = chains.with_bases(std::move(root), in.options.place);
   const Node* modules = root.find("modules");

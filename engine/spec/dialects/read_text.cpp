@@ -10,6 +10,7 @@
 #include "engine/spec/dialects/text_cursor.h"
 #include "engine/spec/dialects/texts.h"
 #include "engine/spec/dialects/values.h"
+#include "kernels/base/text.h"
 
 namespace moetune::spec::dialects {
 namespace {
@@ -131,6 +132,20 @@ void read_titan_toml(std::string_view text, Reading& in) {
   if (flavor != nullptr && !flavor->words.empty()) in.run.model_name += "/" + flavor->words[0];
 }
 
+/// Its launchers take a file with the settings, and flags that change them.
+void refuse_command_of_primus(std::string_view text, Form form, const Reading& in) {
+  if (form != Form::command) return;
+  // A map in braces is YAML, too; so is nothing at all.
+  for (const std::string_view line : lines_of(text)) {
+    const std::string_view content = base::trimmed(line);
+    if (content.empty() || (content.starts_with('#') && !content.starts_with("#!"))) continue;
+    if (content.starts_with('{')) return;
+    throw base::UsageError(fmt::format(
+        "{}: scripts and commands of Primus are not read: give the YAML of --config or EXP",
+        in.source));
+  }
+}
+
 }  // namespace
 
 Node read_noted_yaml(std::string_view text, const std::string& source, Reading& reading) {
@@ -165,6 +180,7 @@ void read_text(std::string_view text, Reading& reading) {
     case Dialect::torchtitan:
       return form == Form::toml ? read_titan_toml(text, reading) : read_command(text, reading);
     case Dialect::primus:
+      refuse_command_of_primus(text, form, reading);
       return read_primus(text, reading);
   }
 }

@@ -169,7 +169,8 @@ class RowReader {
     const bool is_pattern = row_.name == "moe_layer_freq" || row_.name == "linear_attention_freq" ||
                             row_.name == "window_attn_skip_freq";
     if (is_pattern || kind_of(row_) == Kind::list) {
-      const std::string text = fmt::format("{}", fmt::join(words, ","));
+      std::string text = fmt::format("{}", fmt::join(words, ","));
+      if (is_pattern) text = unquoted(text);
       // A list of a file, in the form that a flag takes, too.
       return is_pattern && words.size() > 1 && !text.starts_with('[') ? "[" + text + "]" : text;
     }
@@ -239,7 +240,7 @@ class RowReader {
       in_.note(fmt::format("'{}' is a list of stages and was not understood", key_));
       return;
     }
-    layout = text;
+    layout = unquoted(text);
   }
 
   void store_trait(const std::string& text) {

@@ -62,8 +62,12 @@ static_assert([] {
 struct UnknownSetting {
   std::string key;    ///< "--lr", "optimizer.lr"
   std::string value;  ///< as it is written there; empty: a switch
+  /// It stands in a file that the source names, such as Primus' presets.
+  bool is_inherited = false;
 
-  bool operator==(const UnknownSetting&) const = default;
+  bool operator==(const UnknownSetting& other) const {
+    return key == other.key && value == other.value;
+  }
 };
 
 /// A setting as the source of a run says it, whether there is a word of ours for it or not.
@@ -137,16 +141,21 @@ struct RunConfig {
   std::vector<std::string> notes;  ///< what was understood only in part, a sentence each
 };
 
+/// The note of a run whose tokenizer decides its vocabulary.
+inline constexpr std::string_view kUnsaidVocabulary =
+    "the vocabulary is not said: the tokenizer decides it";
+
 /// Whether what a run leaves out may stand where nobody looked: in a recipe, or in files and words
 /// that were not given.
 bool may_stand_elsewhere(const RunConfig& run);
 
 /// Whether a setting that no knob stands for stands in a table all the same: nothing prices it.
 bool is_known_choice(const UnknownSetting& setting, Dialect dialect);
-/// Settings of a run that no knob stands for, by their keys.
+/// Settings of a run that no knob stands for, by their keys: what its own text says comes first.
 struct UnpricedSettings {
   std::vector<std::string> known;    ///< choices that nothing here prices (concepts.h)
   std::vector<std::string> unknown;  ///< all others
+  size_t num_inherited = 0;          ///< of the unknown ones: at their end
 };
 UnpricedSettings unpriced_settings(const RunConfig& run);
 

@@ -154,4 +154,10 @@ std::string values_of(const PlanKnobMember& member) {
       member);
 }
 
+std::string unquoted(const std::string& text) {
+  const bool is_quoted = text.size() >= 2 && text.front() == text.back() &&
+                         (text.front() == '\'' || text.front() == '"');
+  return is_quoted ? text.substr(1, text.size() - 2) : text;
+}
+
 }  // namespace moetune::spec::dialects

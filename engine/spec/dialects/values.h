@@ -29,4 +29,7 @@ bool set_text(PlanKnobs& knobs, const PlanKnobMember& member, std::string_view t
 /// What set_text takes, for messages: "an integer from 1 to 1000000".
 std::string values_of(const PlanKnobMember& member);
 
+/// Without a pair of quotes around all of it: quoted twice, a word comes with one.
+std::string unquoted(const std::string& text);
+
 }  // namespace moetune::spec::dialects

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "kernels/base/text.h"
 #include "sweeps/runs/deepspeed_lines.h"
@@ -102,6 +103,16 @@ bool read_counter(std::string_view text, size_t at, StepLine& step, size_t& begi
   return true;
 }
 
+/// torchtitan's line in the form of Primus: "| memory usage/free/total: 96.50GiB/90.25GiB/(50.26%)
+/// | ... | loss: 1.15E+01 |". The first is what was reserved at most, whatever it is called; none
+/// of another line, whose losses have names.
+std::optional<double> read_titan_bars(std::string_view text, StepLine& step) {
+  const auto memory = behind(text, "| memory usage/free/total: ");
+  if (!memory || !log_text::up_to(*memory, "/").ends_with("GiB")) return std::nullopt;
+  if (!step.loss) step.loss = number_behind(*memory, "| loss: ");
+  return leading_number(*memory);
+}
+
 bool read_megatron_step(std::string_view text, size_t at, LogCollector& log) {
   StepLine step;
   size_t begin = 0;
@@ -112,6 +123,7 @@ bool read_megatron_step(std::string_view text, size_t at, LogCollector& log) {
   }
   read_bars(text.substr(begin), step);
   if (!step.step_time_s) return false;
+  const std::optional<double> reserved = read_titan_bars(text.substr(begin), step);
   // No step takes eleven days, nor less than none: the time is left out, the step was made.
   constexpr double kLongestStepS = 1e6;
   if (!(*step.step_time_s > 0 && *step.step_time_s <= kLongestStepS)) {
@@ -136,6 +148,9 @@ bool read_megatron_step(std::string_view text, size_t at, LogCollector& log) {
     }
   }
   log.add_step(step);
+  if (reserved) {
+    log.add_memory(log.rank(), MemoryKind::reserved, true, *reserved * kGibi, step.step);
+  }
   return true;
 }
 

@@ -96,6 +96,18 @@ BOOST_AUTO_TEST_CASE(names_of_failures_are_of_one_status_and_blame) {
 }
 
 // A build of the release that is read, and a version that nobody has set, are no other release.
+BOOST_AUTO_TEST_CASE(torchtitan_in_the_form_of_primus_has_loss_and_memory) {
+  const RunFacts facts = golden_logs::facts_of(
+      " iteration        7/      50 | consumed samples:          896 | elapsed time per iteration "
+      "(ms): 950.5 | memory usage/free/total: 96.50GiB/90.25GiB/(50.26%) | throughput per GPU "
+      "(TFLOP/s/GPU): 310.5 | tokens per GPU (tokens/s/GPU): 6700.5 | global batch size:   128 | "
+      "loss: 1.150000E+01 | grad norm: 3.250 | mfu: 31.05% |\n");
+  BOOST_TEST_REQUIRE(facts.loss.has_value());
+  BOOST_TEST(*facts.loss == 11.5);
+  BOOST_TEST_REQUIRE(facts.memory.size() == 1U);
+  BOOST_TEST(facts.memory[0].bytes == int64_t{193} << 29);
+}
+
 BOOST_AUTO_TEST_CASE(another_release_of_torchtitan_is_told) {
   const auto notes_of = [](const std::string& version) {
     const std::string titan = "[rank0]:[titan] 2026-03-04 05:05:00,000 - root - INFO - ";

@@ -120,9 +120,15 @@ int estimate_one(const CommandOptions& options, const Calibration& loaded) {
   // Its own check of the number comes before the text is read.
   if (asked_devices > 0) static_cast<void>(machine_of(machine, asked_devices));
   const auto model = options.has("model") ? model_named(options.text("model")) : nullptr;
-  const spec::dialects::RunConfig config =
+  spec::dialects::RunConfig config =
       run_config_of(options, "run", asked_devices, model.get(), devices_of(machine).value_or(1));
-  OwnedRun owned = owned_run(config, model, machine_of(machine, config.world_size));
+  const bool lacks_vocabulary = model != nullptr && take_vocabulary(*model, config);
+  OwnedRun owned =
+      owned_run(config, lacks_vocabulary ? nullptr : model, machine_of(machine, config.world_size));
+  if (lacks_vocabulary) {
+    owned.assumed.emplace_back(
+        "the vocabulary is that of --model; all other sizes are the run's own");
+  }
   if (std::string text = nodes_text(machine, *owned.hardware); !text.empty()) {
     owned.assumed.push_back(std::move(text));
   }

@@ -107,6 +107,40 @@ void check_experts_agree(const dialects::RunConfig& config, const spec::ModelSpe
   }
 }
 
+/// The same of sizes that not every model has. An echo has a parser's defaults, too, and so have
+/// presets: a size counts where the model and the run have what it is of.
+void check_parts_agree(const dialects::RunConfig& config, const spec::ModelSpec& model,
+                       const SizesOf& sizes) {
+  if (config.is_echo) return;
+  const auto is_on = [&](const char* trait) { return config.model_flags.value(trait, false); };
+  const bool has_switch = config.dialect != dialects::Dialect::megatron_bridge;
+  const bool has_groups = !has_switch || is_on("group_query_attention");
+  const bool is_latent = model.mla.kv_lora_rank > 0;
+  const bool is_plain = !is_latent && !is_on("multi_latent_attention");
+  const bool has_both = is_latent && is_on("multi_latent_attention");
+  const bool has_dense = model.num_layers_with(spec::FeedForward::dense) > 0;
+  const struct {
+    const char* row;
+    int64_t size;
+    bool counts;
+  } rows[] = {
+      {"moe_shared_expert_intermediate_size", model.shared_ffn_size, model.num_experts > 0},
+      {"ffn_hidden_size", model.ffn_size, has_dense},
+      {"num_query_groups", model.num_kv_heads, is_plain && has_groups},
+      {"kv_channels", model.head_dim, is_plain},
+      {"q_lora_rank", model.mla.q_lora_rank, has_both},
+      {"kv_lora_rank", model.mla.kv_lora_rank, has_both},
+      {"qk_head_dim", model.mla.qk_nope_head_dim, has_both},
+      {"qk_pos_emb_head_dim", model.mla.qk_rope_head_dim, has_both},
+      {"v_head_dim", model.mla.v_head_dim, has_both},
+  };
+  for (const auto& [row, size, counts] : rows) {
+    const std::optional<int64_t> stated = stated_size(config, row);
+    if (!counts || !stated || *stated == 0 || *stated == size) continue;
+    sizes.refuse(dialects::key_of(dialects::row_of(row), config.dialect), *stated, size);
+  }
+}
+
 /// Where the text says how many ranks or which sizes, these have to be those that are asked for.
 void check_agrees(const dialects::RunConfig& config, const spec::ModelSpec& model,
                   const SizesOf& sizes, int64_t num_devices) {
@@ -162,6 +196,14 @@ void refuse_without_sizes(const dialects::RunConfig& config) {
   }
   throw base::UsageError(
       fmt::format("the run does not say its model's sizes{}: name it with --model", why));
+}
+
+/// The other sizes are there, and the tokenizer's file is not.
+void refuse_without_vocabulary(const dialects::RunConfig& config) {
+  if (config.model.contains("vocab_size")) return;
+  throw base::UsageError(fmt::format(
+      "the run does not say its vocabulary: add {} to it, or name the model with --model",
+      dialects::key_of(dialects::row_of("vocab_size"), config.dialect)));
 }
 
 /// No model with experts that is known has biases on all of its products. Megatron adds them
@@ -319,11 +361,19 @@ void add_settings(const dialects::UnpricedSettings& settings, nlohmann::json& do
 
 std::string settings_text(const dialects::UnpricedSettings& settings) {
   std::string text;
-  for (const auto& [what, keys] : {std::pair{"known, but not priced", &settings.known},
-                                   std::pair{"not known, and not priced", &settings.unknown}}) {
-    if (!keys->empty()) text += fmt::format("{}: {}\n", what, dialects::text_of_keys(*keys));
+  if (!settings.known.empty()) {
+    text += fmt::format("known, but not priced: {}\n", dialects::text_of_keys(settings.known));
   }
-  return text;
+  if (settings.unknown.empty()) return text;
+  // What the run itself says would drown in what the files say that it names.
+  std::vector<std::string> own = settings.unknown;
+  own.resize(own.size() - std::min(own.size(), settings.num_inherited));
+  std::string keys = dialects::text_of_keys(own);
+  if (settings.num_inherited > 0) {
+    keys += own.empty() ? fmt::format("{} from presets", settings.num_inherited)
+                        : fmt::format(" and {} more from presets", settings.num_inherited);
+  }
+  return text + fmt::format("not known, and not priced: {}\n", keys);
 }
 
 namespace {
@@ -342,6 +392,22 @@ std::vector<std::string> keys_of_experts(const dialects::RunConfig& config) {
 }
 
 }  // namespace
+
+bool take_vocabulary(const spec::ModelSpec& model, dialects::RunConfig& config) {
+  const auto layers = config.model.find("num_hidden_layers");
+  const bool has_other_sizes = config.model.contains("model_type") &&
+                               layers != config.model.end() && *layers != model.num_layers;
+  if (!has_other_sizes || config.model.contains("vocab_size")) return false;
+  config.model["vocab_size"] = model.vocab_size;
+  // As Megatron pads it.
+  constexpr int64_t kDefaultMultiple = 128;
+  const int64_t multiple =
+      config.model_flags.value("make_vocab_size_divisible_by", kDefaultMultiple) * config.knobs.tp;
+  if (multiple > 0) {
+    config.model["padded_vocab_size"] = (model.vocab_size + multiple - 1) / multiple * multiple;
+  }
+  return true;
+}
 
 OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec::ModelSpec> model,
                    std::shared_ptr<const spec::HardwareSpec> hardware) {
@@ -362,11 +428,13 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
     check_experts_agree(config, *model, sizes);
   } else if (model == nullptr) {
     refuse_without_sizes(config);
+    refuse_without_vocabulary(config);
     refuse_biases(config);
     model = std::make_shared<const spec::ModelSpec>(
         spec::model_from_json(config.model, spec::Source("the run's model")));
   } else {
     check_experts_agree(config, *model, sizes);
+    check_parts_agree(config, *model, sizes);
   }
   check_agrees(config, *model, sizes, hardware->num_devices());
   tuner::planner::Stages stages;
@@ -385,6 +453,8 @@ OwnedRun owned_run(const dialects::RunConfig& config, std::shared_ptr<const spec
   owned.model = std::move(model);
   owned.hardware = std::move(hardware);
   owned.notes = config.notes;
+  // It is the model's.
+  std::erase(owned.notes, dialects::kUnsaidVocabulary);
   if (owned.model->num_experts == 0) {
     const std::vector<std::string> keys = keys_of_experts(config);
     if (!keys.empty()) {

@@ -68,6 +68,9 @@ nlohmann::json with_mtp_depth(nlohmann::json config, int64_t depth);
 /// In JSON their first keys, and how many they are; for people a line each, none of an empty list.
 void add_settings(const spec::dialects::UnpricedSettings& settings, nlohmann::json& document);
 std::string settings_text(const spec::dialects::UnpricedSettings& settings);
+/// A run with sizes of its own and another number of layers than `model` gets its vocabulary, where
+/// the tokenizer alone would tell it. False where the run is not one.
+bool take_vocabulary(const spec::ModelSpec& model, spec::dialects::RunConfig& config);
 /// `model` may be null: then the text has to say its sizes, or a name of the model (see
 /// model_of_recipe).
 /// Multi-token prediction is what the text asks for, whatever `model` has: a checkpoint comes with

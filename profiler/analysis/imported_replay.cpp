@@ -64,6 +64,7 @@ std::optional<ImportedReplay> replay_imported(
   if (steps.num_steps() == 0) return std::nullopt;
   ImportedReplay replay;
   replay.are_parts = steps.are_parts();
+  replay.num_parts = steps.num_steps();
   StepFacts facts;
   facts.stall_ns = kStallNs;
   facts.memory = memory;

@@ -17,6 +17,7 @@ namespace moetune::profiler {
 
 struct ImportedReplay : StepsVerdict {
   bool are_parts = false;  ///< of a trace without steps (trace_parts.h), instead of steps
+  size_t num_parts = 0;    ///< or steps, of which some were replayed
   /// Largest relative difference between a recorded step and its replay with nothing dropped.
   double error_ratio = 0;
 };

@@ -189,7 +189,7 @@ class Judge {
     wall.most_ratio = wall.joint_ratio = std::nullopt;
     wall.hidden_by.reset();
     std::erase_if(wall.evidence, [](const Evidence& one) {
-      return one.name == "most_ratio" || one.name == "joint_ratio";
+      return one.name == "most_ratio" || one.name == "joint_ratio" || one.name == "lost_records";
     });
     wall.summary = fmt::format(
         "unknown: communication takes {} of the time, and {}, or waiting for a late rank",
@@ -198,8 +198,10 @@ class Judge {
                       : "on no other rank was found what it is of: it may be transfers, stages "
                         "that wait for each other");
     for (auto* ratios : {&wall.shares, &wall.ceilings}) {
-      (*ratios)[place_of(wall.label)] +=
-          std::exchange((*ratios)[place_of(Wall::communication)], 0.0);
+      double& unknown = (*ratios)[place_of(wall.label)];
+      // A ceiling that lost records have raised has what is unexplained already.
+      unknown =
+          std::min(1.0, unknown + std::exchange((*ratios)[place_of(Wall::communication)], 0.0));
     }
     wall.unknown_ratio = wall.low_ratio = wall.high_ratio = wall.ceilings[place_of(wall.label)];
   }
@@ -312,7 +314,7 @@ class Judge {
     const auto has_steps = [](const auto& trace) { return !trace.steps.empty(); };
     if (replay_->are_parts) {
       add_evidence(wall, "replayed_parts", wall.num_steps, "count",
-                   wall.num_steps == 1
+                   replay_->num_parts == 1
                        ? "no steps are known: the time for which all ranks were recorded was "
                          "replayed"
                        : "no steps are known: those that were replayed are parts of the traces");

@@ -438,7 +438,7 @@ std::string text_of_unsure(const StepVerdict& verdict, double compute_ratio, dou
                         name_of(verdict.label), base::format_ratio(verdict.joint_ratio),
                         hider_of(verdict))
           : fmt::format("without {} the step would be {} shorter", name_of(verdict.label),
-                        base::format_ratio(verdict.ceiling_ratio()));
+                        verdict.ceiling_text());
   return fmt::format(
       "compute: {} of the time; {}, which is {} of the time alone: too little to be "
       "sure",

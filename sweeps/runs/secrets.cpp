@@ -83,7 +83,8 @@ class CommandScan {
       size_t length = 0;
       while (length < rest_.size() && !ends_name(rest_[length])) ++length;
       const std::string_view name = rest_.substr(0, length);
-      keep_word(length);
+      if (take_address(length)) continue;
+      keep(length);
       if (may_name_secret(name) && take_member(name)) continue;
       const bool has_value = rest_.starts_with('=');
       const bool is_flag = name.starts_with('-') && !rest_.empty() && is_blank(rest_.front());
@@ -113,48 +114,72 @@ class CommandScan {
     rest_.remove_prefix(length);
   }
 
-  /// Without the password of an address: "https://user:password@host".
-  void keep_word(size_t length) {
-    const std::string_view word = rest_.substr(0, length);
-    const size_t scheme = word.find("://");
-    const size_t user = scheme == std::string_view::npos ? scheme : scheme + 3;
-    const size_t host =
-        scheme == std::string_view::npos ? scheme : word.substr(0, word.find('/', user)).rfind('@');
-    if (host == std::string_view::npos || host < user ||
-        word.substr(user, host - user).find(':') == std::string_view::npos) {
-      return keep(length);
+  /// Hides who calls an address at the front of the rest: "https://user:password@host", or a token
+  /// alone. False where the word at the front, of that length, begins none.
+  bool take_address(size_t length) {
+    constexpr size_t kShortestToken = 20;
+    const size_t scheme = rest_.substr(0, length).find("://");
+    if (scheme == std::string_view::npos) return false;
+    const size_t user = scheme + 3;
+    const size_t end = std::min(rest_.find_first_of(" \t\r\n'\"/\\", user), rest_.size());
+    const std::string_view whole = rest_.substr(user, end - user);
+    const size_t host = whole.rfind('@');
+    if (host == std::string_view::npos || host == 0) return false;
+    if (whole.substr(0, host).find(':') == std::string_view::npos && host < kShortestToken) {
+      return false;
     }
     keep(user);
     text_ += kHidden;
-    rest_.remove_prefix(host - user);
-    keep(length - host);
+    rest_.remove_prefix(host);
+    // The rest of the word is not searched again: it may be long.
+    if (length > user + host) keep(length - user - host);
+    return true;
   }
 
-  /// The value of a JSON object's member whose name was just kept: `": "value"`. False where the
-  /// rest is none.
-  bool take_member(std::string_view name) {
-    const Piece quote = next_piece();
-    size_t at = quote.length;
-    while (at < rest_.size() && is_blank(rest_[at])) ++at;
-    if (quote.quote == 0 || at >= rest_.size() || rest_[at] != ':') return false;
-    turn(quote.quote);
-    keep(at + 1);
-    keep_blanks();
-    const Piece first = next_piece();
-    size_t end = 0;
-    if (first.quote == quote.quote) {
-      keep(first.length);
-      for (Piece piece = next_piece(); end < rest_.size() && piece.quote != first.quote;
-           piece = next_piece(end)) {
-        end += piece.length;
-      }
-    } else {
-      while (end < rest_.size() && rest_[end] != ',' && rest_[end] != '}' && !is_quote(rest_[end]))
-        ++end;
+  static constexpr std::string_view kQuoting = "'\"\\";
+
+  /// Quotes and backslashes at the front of the rest: a shell may have quoted each quote.
+  size_t quoting_length() const {
+    return std::min(rest_.find_first_not_of(kQuoting), rest_.size());
+  }
+
+  void keep_pieces(size_t length) {
+    while (length > 0) {
+      const Piece piece = next_piece();
+      if (piece.quote != 0) turn(piece.quote);
+      const size_t taken = std::clamp<size_t>(piece.length, 1, length);
+      keep(taken);
+      length -= taken;
     }
-    hide_or_keep(name, std::min(end, rest_.size()));
-    if (first.quote == quote.quote && !rest_.empty()) keep(next_piece().length);
+  }
+
+  /// The value of a JSON object's or a Python dict's member whose name was just kept:
+  /// `": "value"`. False where the rest is none.
+  bool take_member(std::string_view name) {
+    const size_t quoting = quoting_length();
+    size_t colon = quoting;
+    while (colon < rest_.size() && is_blank(rest_[colon])) ++colon;
+    if (quoting == 0 || colon >= rest_.size() || rest_[colon] != ':') return false;
+    keep_pieces(quoting);
+    keep(colon - quoting + 1);
+    keep_blanks();
+    const size_t opening = quoting_length();
+    keep_pieces(opening);
+    hide_or_keep(name, opening > 0 ? std::min(rest_.find_first_of(kQuoting), rest_.size())
+                                   : length_of_plain_value());
     return true;
+  }
+
+  /// Up to a comma or the end of the object; a list or an object up to its own end.
+  [[nodiscard]] size_t length_of_plain_value() const {
+    int depth = 0;
+    for (size_t at = 0; at < rest_.size(); ++at) {
+      const char c = rest_[at];
+      if (c == '[' || c == '{') ++depth;
+      if (depth == 0 && (c == ',' || c == '}' || c == ']' || is_quote(c) || is_blank(c))) return at;
+      if ((c == ']' || c == '}') && --depth == 0) return at + 1;
+    }
+    return rest_.size();
   }
 
   /// Also ends of lines that a backslash takes away.

@@ -95,7 +95,6 @@ BOOST_AUTO_TEST_CASE(names_of_failures_are_of_one_status_and_blame) {
   }
 }
 
-// A build of the release that is read, and a version that nobody has set, are no other release.
 BOOST_AUTO_TEST_CASE(torchtitan_in_the_form_of_primus_has_loss_and_memory) {
   const RunFacts facts = golden_logs::facts_of(
       " iteration        7/      50 | consumed samples:          896 | elapsed time per iteration "
@@ -108,6 +107,7 @@ BOOST_AUTO_TEST_CASE(torchtitan_in_the_form_of_primus_has_loss_and_memory) {
   BOOST_TEST(facts.memory[0].bytes == int64_t{193} << 29);
 }
 
+// A build of the release that is read, and a version that nobody has set, are no other release.
 BOOST_AUTO_TEST_CASE(another_release_of_torchtitan_is_told) {
   const auto notes_of = [](const std::string& version) {
     const std::string titan = "[rank0]:[titan] 2026-03-04 05:05:00,000 - root - INFO - ";

@@ -1,10 +1,11 @@
 // What has to be done to the text of a run, so that it says another one: a setting may stand there
 // under another key than the table writes, or follow from an older one.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "engine/spec/dialects/concepts.h"
 #include "engine/spec/dialects/texts.h"
@@ -132,10 +133,6 @@ bool only_follows(const RunConfig& run, const SettingChange& change) {
   return row != nullptr && row->is_always_said && change.before == fallback_of(*row, run.dialect);
 }
 
-}  // namespace
-
-namespace {
-
 /// As it stands in a text of the run's kind.
 void put_in_form(const RunConfig& run, const std::vector<std::string>& words,
                  SettingChange& change) {
@@ -176,8 +173,9 @@ std::vector<SettingChange> changes_of_text(const RunConfig& from, const RunConfi
     return is_left_out && (is_old_gone || only_follows(from, change));
   });
   // Variables are the last.
-  std::ranges::stable_partition(changes,
-                                [](const SettingChange& change) { return !change.is_variable; });
+  // Not of std::ranges: clang does not take libstdc++'s.
+  std::stable_partition(changes.begin(), changes.end(),
+                        [](const SettingChange& change) { return !change.is_variable; });
   return changes;
 }
 

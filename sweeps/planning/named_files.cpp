@@ -126,6 +126,9 @@ void check_parts_agree(const dialects::RunConfig& config, const spec::ModelSpec&
   } rows[] = {
       {"moe_shared_expert_intermediate_size", model.shared_ffn_size, model.num_experts > 0},
       {"ffn_hidden_size", model.ffn_size, has_dense},
+      // Experts have it where nothing says their own.
+      {"ffn_hidden_size", model.moe_ffn_size,
+       model.num_experts > 0 && !has_dense && !stated_size(config, "moe_ffn_hidden_size")},
       {"num_query_groups", model.num_kv_heads, is_plain && has_groups},
       {"kv_channels", model.head_dim, is_plain},
       {"q_lora_rank", model.mla.q_lora_rank, has_both},

@@ -61,6 +61,14 @@ BOOST_AUTO_TEST_CASE(parts_of_the_model_have_to_be_the_same) {
     BOOST_TEST(answer.code == 2);
     BOOST_TEST(contains(answer.err, "but the model of --model has"), answer.err);
   }
+  // Mixtral has no dense layers: the width is that of its experts.
+  std::string narrow = command_with(32);
+  narrow.replace(narrow.find("14336"), 5, "7168");
+  const Answer answer =
+      run({"estimate", "--run", narrow, "--hardware", "h200-141g", "--model", "mixtral_8x7b"});
+  BOOST_TEST(answer.code == 2);
+  BOOST_TEST(contains(answer.err, "--ffn-hidden-size is 7168, but the model of --model has 14336"),
+             answer.err);
 }
 
 BOOST_AUTO_TEST_CASE(settings_of_presets_are_counted) {

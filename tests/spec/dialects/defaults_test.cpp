@@ -11,6 +11,7 @@ BOOST_AUTO_TEST_SUITE(defaults_of_dialects)
 namespace {
 
 using samples::contains;
+using samples::has_note;
 using samples::refusal;
 using enum Dialect;
 
@@ -21,10 +22,6 @@ const std::string kPrimusSizes =
     "num_layers: 4\nhidden_size: 64\nnum_attention_heads: 8\nvocab_size: 256\n";
 
 RunConfig of_megatron(const std::string& flags) { return import_run(kSizes + flags, megatron_lm); }
-
-bool has_note(const RunConfig& run, std::string_view part) {
-  return std::ranges::any_of(run.notes, [&](const auto& note) { return contains(note, part); });
-}
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // What the tests of the dialects share: reading with a short name, files of this tree, random runs.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <fstream>
 #include <ostream>
@@ -33,6 +34,11 @@ inline std::string golden(const std::string& name) {
 
 inline bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
+}
+
+inline bool has_note(const RunConfig& run, std::string_view part) {
+  return std::ranges::any_of(run.notes,
+                             [&](const std::string& note) { return contains(note, part); });
 }
 
 /// The message of what is refused; empty where nothing is.

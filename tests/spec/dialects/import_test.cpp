@@ -18,6 +18,7 @@ namespace {
 
 using samples::contains;
 using samples::golden;
+using samples::has_note;
 using samples::refusal;
 
 constexpr Dialect kLm = Dialect::megatron_lm;
@@ -34,13 +35,6 @@ std::string value_of(const RunConfig& run, const std::string& key) {
     if (setting.key == key) return setting.value;
   }
   return "missing";
-}
-
-bool has_note(const RunConfig& run, std::string_view part) {
-  for (const std::string& note : run.notes) {
-    if (contains(note, part)) return true;
-  }
-  return false;
 }
 
 }  // namespace

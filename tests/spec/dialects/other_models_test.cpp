@@ -12,14 +12,11 @@ BOOST_AUTO_TEST_SUITE(other_models)
 namespace {
 
 using samples::contains;
+using samples::has_note;
 using samples::refusal;
 
 constexpr Dialect kLm = Dialect::megatron_lm;
 constexpr Dialect kPrimus = Dialect::primus;
-
-bool has_note(const RunConfig& run, std::string_view part) {
-  return std::ranges::any_of(run.notes, [&](const auto& note) { return contains(note, part); });
-}
 
 struct Refused {
   Dialect dialect;

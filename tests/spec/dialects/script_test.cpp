@@ -14,13 +14,10 @@ BOOST_AUTO_TEST_SUITE(scripts_of_dialects)
 namespace {
 
 using samples::contains;
+using samples::has_note;
 using samples::refusal;
 
 constexpr Dialect kLm = Dialect::megatron_lm;
-
-bool has_note(const RunConfig& run, std::string_view part) {
-  return std::ranges::any_of(run.notes, [&](const auto& note) { return contains(note, part); });
-}
 
 /// As it is written; "missing" where the run does not state it.
 std::string stated(const RunConfig& run, std::string_view key) {

@@ -13,15 +13,12 @@ BOOST_AUTO_TEST_SUITE(yaml_of_dialects)
 namespace {
 
 using samples::contains;
+using samples::has_note;
 using samples::refusal;
 
 std::string stated(const RunConfig& run, std::string_view key) {
   const auto found = std::ranges::find(run.stated, key, &StatedSetting::key);
   return found == run.stated.end() ? "missing" : found->value;
-}
-
-bool has_note(const RunConfig& run, std::string_view part) {
-  return std::ranges::any_of(run.notes, [&](const auto& note) { return contains(note, part); });
 }
 
 struct SwitchWord {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <numeric>
+#include <queue>
 #include <utility>
 
 #include "kernels/base/error.h"
@@ -137,6 +139,24 @@ std::vector<std::pair<uint32_t, uint32_t>> by_correlation(const Chunks<Row>& row
   return keys;
 }
 
+/// Leaves out steps that begin while kMostOpenSteps others are still open. Each window of a step
+/// costs its device work, so a file of nested steps would cost their square.
+void limit_open_steps(ImportedTrace& trace) {
+  constexpr size_t kMostOpenSteps = 16;
+  std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> open_until;
+  const size_t num_read = trace.steps.size();
+  std::erase_if(trace.steps, [&](const ImportedStep& step) {
+    while (!open_until.empty() && open_until.top() <= step.start_ns) open_until.pop();
+    if (open_until.size() == kMostOpenSteps) return true;
+    open_until.push(step.end_ns);
+    return false;
+  });
+  if (trace.steps.size() == num_read) return;
+  trace.facts.notes.push_back(fmt::format(
+      "{} of {} steps are left out: each begins while {} others still run, as no training does",
+      num_read - trace.steps.size(), num_read, kMostOpenSteps));
+}
+
 }  // namespace
 
 CallKind call_kind_of(std::string_view name) {
@@ -200,6 +220,7 @@ void ImportedTrace::finish() {
   std::stable_sort(steps.begin(), steps.end(), [](const ImportedStep& a, const ImportedStep& b) {
     return a.start_ns < b.start_ns;
   });
+  limit_open_steps(*this);
 }
 
 }  // namespace moetune::profiler

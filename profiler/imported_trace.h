@@ -221,7 +221,8 @@ struct ImportedTrace {
   uint16_t stream_row(const ImportedStream& stream);
   uint16_t thread_row(const ImportedThread& thread);
 
-  /// Gives each op without a call the first call in the file that has its correlation. Then sorts.
+  /// Gives each op without a call the first call in the file that has its correlation. Then sorts,
+  /// and leaves out steps that begin while sixteen others run, with a note.
   void finish();
 };
 

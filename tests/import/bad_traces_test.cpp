@@ -260,6 +260,22 @@ BOOST_AUTO_TEST_CASE(names_are_only_text) {
   BOOST_TEST(cut.names.num_cut() == 1);
 }
 
+// Each of 20,000 would be a window over all of the work that lies in it.
+BOOST_AUTO_TEST_CASE(steps_within_steps_without_end_are_left_out) {
+  constexpr int kNumSteps = 20'000;
+  EventText events;
+  for (int step = 0; step < kNumSteps; ++step) {
+    events.range(step, 2 * (kNumSteps - step), "ProfilerStep#" + std::to_string(step));
+    events.call(step + 0.25, 0.5, step + 1).kernel(step + 0.5, 0.5, step + 1);
+  }
+  const TempFolder folder;
+  BOOST_TEST(said_of(folder, events.json()).empty());
+  const ImportedTrace trace = events.read();
+  BOOST_TEST_REQUIRE(trace.steps.size() == 16U);
+  BOOST_TEST(trace.steps.back().number == 15);
+  BOOST_TEST(trace.facts.notes.back().starts_with("19984 of 20000 steps are left out"));
+}
+
 BOOST_AUTO_TEST_CASE(more_streams_than_there_are_are_refused) {
   const TempFolder folder;
   EventText events;

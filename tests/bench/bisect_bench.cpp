@@ -18,7 +18,7 @@
 #include <string_view>
 
 #include "tests/bisect/whole_hunts.h"
-#include "tests/tuner/synthetic_configs.h"
+#include "tests/tuner/bisect/synthetic_configs.h"
 
 namespace {
 

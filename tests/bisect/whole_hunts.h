@@ -11,7 +11,7 @@
 #include <set>
 
 #include "sweeps/bisect/hunt.h"
-#include "tests/tuner/synthetic_hunts.h"
+#include "tests/tuner/bisect/synthetic_hunts.h"
 
 namespace moetune::tests {
 

@@ -2,7 +2,7 @@
 // replaced.
 #include <boost/test/unit_test.hpp>
 
-#include "tests/tuner/three_walls_helper.h"
+#include "tests/tuner/strategies/three_walls_helper.h"
 #include "tuner/strategies/three_walls.h"
 
 namespace moetune::tuner {

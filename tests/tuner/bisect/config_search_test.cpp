@@ -12,7 +12,7 @@
 #include <set>
 
 #include "kernels/base/error.h"
-#include "tests/tuner/synthetic_configs.h"
+#include "tests/tuner/bisect/synthetic_configs.h"
 
 namespace moetune::tuner {
 BOOST_AUTO_TEST_SUITE(config_search)

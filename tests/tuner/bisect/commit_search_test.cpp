@@ -9,7 +9,7 @@
 #include <random>
 
 #include "kernels/base/error.h"
-#include "tests/tuner/synthetic_hunts.h"
+#include "tests/tuner/bisect/synthetic_hunts.h"
 
 namespace moetune::tuner {
 namespace {

@@ -11,7 +11,7 @@
 #include "kernels/base/error.h"
 #include "tests/tuner/fake_world.h"
 #include "tests/tuner/played_world.h"
-#include "tests/tuner/three_walls_helper.h"
+#include "tests/tuner/strategies/three_walls_helper.h"
 #include "tuner/cost_model.h"
 #include "tuner/judgement.h"
 #include "tuner/strategies/strategies.h"

@@ -1,5 +1,5 @@
 // One search from its first trial to its end, and checks of its manners.
-#include "tests/tuner/three_walls_helper.h"
+#include "tests/tuner/strategies/three_walls_helper.h"
 
 #include <cmath>
 #include <memory>

@@ -4,7 +4,7 @@
 #include <random>
 #include <set>
 
-#include "tests/tuner/three_walls_helper.h"
+#include "tests/tuner/strategies/three_walls_helper.h"
 #include "tuner/strategies/three_walls.h"
 
 namespace moetune::tuner {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <set>
 
-#include "tests/tuner/three_walls_helper.h"
+#include "tests/tuner/strategies/three_walls_helper.h"
 #include "tuner/strategies/three_walls.h"
 
 namespace moetune::tuner {

@@ -15,8 +15,6 @@ BOOST_AUTO_TEST_SUITE(family_counts)
 
 namespace {
 
-json public_models() { return json::parse(samples::read_file("tests/golden/models/public.json")); }
-
 ModelSpec read(const json& row) {
   return model_from_json(row.at("config"), row.at("name").get<std::string>());
 }
@@ -30,7 +28,7 @@ constexpr double kRounded = 0.05;
 
 BOOST_AUTO_TEST_CASE(public_models_have_the_parameters_that_transformers_counts) {
   size_t num_counted = 0;
-  for (const json& row : public_models()) {
+  for (const json& row : samples::public_models()) {
     BOOST_TEST_CONTEXT(row.at("name")) {
       const ModelSpec model = read(row);
       if (row.contains("total")) {
@@ -61,7 +59,7 @@ BOOST_AUTO_TEST_CASE(public_models_have_the_parameters_that_transformers_counts)
 
 BOOST_AUTO_TEST_CASE(public_models_are_planned_and_not_run) {
   std::set<std::string> families;
-  for (const json& row : public_models()) {
+  for (const json& row : samples::public_models()) {
     BOOST_TEST_CONTEXT(row.at("name")) {
       const ModelSpec model = read(row);
       families.insert(model.family);

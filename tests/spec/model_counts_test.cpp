@@ -54,17 +54,9 @@ const Count kCounts[] = {
     {"qwen3-8b", 8.2, 8.2, 2e-3},
     {"qwen2.5-32b", 32.8, 32.8, 2e-3},
     {"gpt-175b", 175, 175, 3e-3},
-    // Of the checkpoints; active as the makers name it, some without the embedding and the head.
+    // Of the checkpoint; the makers' active parameters are without the embedding.
     {"deepseek-v2-lite", 15.706, 2.4, kTwoPlaces, 0.12},
     {"qwen3-coder-480b-a35b", 480.15, 35, kTwoPlaces, 0.02},
-    {"minimax-m2", 228.69, 10, kTwoPlaces, 0.11},
-    {"olmoe-1b-7b", 6.919, 1.3, kTwoPlaces, 0.02},
-    {"phi-3.5-moe", 41.873, 6.6, kTwoPlaces, 0.01},
-    // Model cards; those of GLM count multi-token prediction, but not the embedding and the head.
-    {"glm-4.5", 355, 32, 1e-2, 0.06},
-    {"glm-4.5-air", 106, 12, 1e-2, 0.12},
-    {"llama4-scout-17b-16e", 109, 17, 2e-2},
-    {"llama4-maverick-17b-128e", 400, 17, 2e-2},
 };
 
 json committed_config(const std::string& name) {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "engine/spec/json_reader.h"
+#include "engine/spec/library.h"
 #include "engine/spec/trial_spec.h"
 #include "kernels/base/error.h"
 
@@ -19,6 +20,18 @@ inline std::string read_file(const std::string& relative_path) {
   std::stringstream text;
   text << file.rdbuf();
   return text.str();
+}
+
+/// Counts of public models of families that only plans know, with the `config` that is shipped.
+inline json public_models() {
+  json models = json::parse(read_file("tests/golden/models/public.json"));
+  for (json& model : models) {
+    if (model.contains("config")) continue;
+    const auto name = model.at("name").get<std::string>();
+    const std::string file = find_in_library(Shelf::model, library_name(name));
+    model["config"] = json::parse(std::ifstream(file));
+  }
+  return models;
 }
 
 inline ModelSpec committed_model(const std::string& name) {

@@ -14,6 +14,9 @@
 
 namespace moetune::profiler {
 
+/// Less than this apart, durations of alike work are the same.
+inline constexpr double kAlikeRatio = 1.05;
+
 /// Classes of alike kernels: of one name and size. Where no size is known, the kernels ahead and
 /// behind in the order of launches on the stream have the same names, too. Names of imported
 /// kernels end in "/" and their number of threads (imported_steps.h), which may follow from

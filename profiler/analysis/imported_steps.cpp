@@ -19,7 +19,7 @@
 #include "profiler/analysis/expert_kernels.h"
 #include "profiler/analysis/launch_order.h"
 #include "profiler/analysis/recurring_steps.h"
-#include "profiler/analysis/step_causes.h"
+#include "profiler/analysis/work_traits.h"
 
 namespace moetune::profiler {
 namespace {

@@ -85,6 +85,15 @@ class ReplayedRun {
     return traces_[op.trace].records[op.row];
   }
   [[nodiscard]] std::span<const StepTrace> traces() const { return traces_; }
+  /// Places of one rank's operations, in program order.
+  struct RankOps {
+    uint32_t begin = 0;
+    uint32_t end = 0;
+    [[nodiscard]] bool empty() const { return begin == end; }
+  };
+  /// In the order of the traces.
+  [[nodiscard]] const std::vector<RankOps>& ranks() const { return ranks_; }
+
   /// Communication: index of its communicator; other records: -1.
   [[nodiscard]] int32_t instance_of(size_t op) const {
     return links_[op].exchange == kNone ? -1 : exchange_of(op).instance;
@@ -159,12 +168,6 @@ class ReplayedRun {
     uint32_t op = kNone;
     uint32_t producer = kNone;
     int64_t lag_ns = 0;  ///< as of the producer
-  };
-  /// One rank's operations, in program order.
-  struct RankOps {
-    uint32_t begin = 0;
-    uint32_t end = 0;
-    [[nodiscard]] bool empty() const { return begin == end; }
   };
   class Ordering;
 

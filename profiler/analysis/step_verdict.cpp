@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kernels/base/units.h"
+#include "profiler/analysis/roofline.h"
 #include "profiler/analysis/step_causes.h"
 
 namespace moetune::profiler {
@@ -346,12 +347,12 @@ class StepJudge {
     const auto rank_of = [&](uint32_t trace) { return run_.traces()[trace].rank; };
     if (verdict_.label == Wall::pipeline) {
       if (verdict_.sub_cause != SubCause::uneven_stage) return;
-      if (const auto trace = causes_.with_slowest_stage()) verdict_.rank = rank_of(*trace);
+      if (const auto trace = causes_.stages().slowest()) verdict_.rank = rank_of(*trace);
       return;
     }
     if (verdict_.sub_cause == SubCause::one_link) {
-      if (const auto trace = causes_.with_slow_link()) verdict_.rank = rank_of(*trace);
-      if (const auto link = causes_.slow_link()) {
+      if (const auto trace = causes_.transfers().with_slow_link()) verdict_.rank = rank_of(*trace);
+      if (const auto link = causes_.transfers().slow_link()) {
         verdict_.link = {rank_of(link->from), rank_of(link->to), link->message_ns, link->usual_ns};
       }
       return;

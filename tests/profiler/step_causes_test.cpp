@@ -349,7 +349,7 @@ BOOST_AUTO_TEST_CASE(one_link_is_found_by_its_messages) {
     const std::vector<StepTrace> traces = rounds_of_messages(row.slow);
     const ReplayedRun run(traces, {});
     const StepCauses causes(run, {});
-    const std::optional<uint32_t> found = causes.with_slow_link();
+    const std::optional<uint32_t> found = causes.transfers().with_slow_link();
     BOOST_TEST_CONTEXT(row.slow.size() << " slow ways, found " << (found ? *found : 99)) {
       BOOST_TEST(found.has_value() == !row.rank.empty());
       if (found && !row.rank.empty()) BOOST_TEST(*found == row.rank[0]);
@@ -490,7 +490,7 @@ BOOST_AUTO_TEST_CASE(the_slowest_stage_has_a_rank) {
       pipelines[{trace.rank, "pp"}] = trace.rank % 2;
     }
     const ReplayedRun run(traces, pipelines);
-    const std::optional<uint32_t> found = StepCauses(run, {}).with_slowest_stage();
+    const std::optional<uint32_t> found = StepCauses(run, {}).stages().slowest();
     return found ? static_cast<int>(*found) : -1;
   };
   // Ranks 0 and 2 are a pipeline, 1 and 3 the other.

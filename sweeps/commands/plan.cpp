@@ -22,7 +22,7 @@
 #include "sweeps/commands/options.h"
 #include "sweeps/commands/output_file.h"
 #include "sweeps/load.h"
-#include "sweeps/planning/edited_command.h"
+#include "sweeps/planning/exported_plan.h"
 #include "sweeps/planning/kept_choices.h"
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/named_files.h"
@@ -197,117 +197,6 @@ bool can_ask_for_mtp(Dialect dialect) {
   throw base::UsageError(text);
 }
 
-/// HybridEP does not find out by itself which ranks NVLink joins: of `domain_devices` those of a
-/// node of the plan. What another layout was told holds no longer.
-void tell_hybridep(int64_t domain_devices, int64_t in_node, bool is_used,
-                   spec::dialects::RunConfig& config) {
-  constexpr int64_t kUsualNode = 8;
-  const auto tell = [&](const char* name, int64_t value) {
-    if (is_used) {
-      config.environment[name] = std::to_string(value);
-    } else {
-      config.environment.erase(name);
-    }
-  };
-  tell("NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN",
-       std::min(int64_t{config.knobs.ep} * config.knobs.etp, in_node));
-  tell("NVLINK_DOMAIN_SIZE", domain_devices);
-  tell("USE_MNNVL", domain_devices > kUsualNode ? 1 : 0);
-}
-
-/// Adds what the run of today says beside the plan's choices. What its old layout alone bears is
-/// left out, and named in a comment, which is the result.
-std::string take_along(const spec::dialects::RunConfig& theirs, spec::dialects::RunConfig& config) {
-  namespace dialects = spec::dialects;
-  const bool has_moved = !dialects::have_same_layout(theirs, config);
-  std::vector<std::string> left_out;
-  for (const dialects::UnknownSetting& setting : theirs.unknown) {
-    // What the plan decides was not understood there: it is left out.
-    if (dialects::find_row(setting.key, theirs.dialect) != nullptr) continue;
-    if (has_moved && dialects::follows_layout(setting, theirs.dialect)) {
-      left_out.push_back(setting.key);
-    } else {
-      config.unknown.push_back(setting);
-    }
-  }
-  return left_out.empty() ? std::string()
-                          : fmt::format("# left out, as they follow the old layout: {}\n",
-                                        dialects::text_of_keys(left_out));
-}
-
-/// The first plan as somebody's command or configuration. What `theirs`, the run of today, says
-/// beside its choices goes along, such as paths and learning rates.
-std::string exported(const CommandOptions& options, const nlohmann::json& model,
-                     const std::optional<spec::dialects::RunConfig>& theirs,
-                     const PlanResult& result) {
-  namespace dialects = spec::dialects;
-  const dialects::Dialect dialect = dialect_named(options, "export");
-  dialects::RunConfig config;
-  config.dialect = dialect;
-  if (theirs) {
-    config.dialect = theirs->dialect;
-    config.model_name = theirs->model_name;
-    config.environment = theirs->environment;
-    config.environment.erase(std::string(dialects::kConnections));
-  }
-  config.model = model;
-  config.knobs = result.answer.best.front().knobs;
-  if (theirs) leave_out_variables_of_choices(*theirs, config);
-  leave_out_idle_sequence_parallelism(dialect, config);
-  config.pipeline_layout =
-      planner::pipeline_layout_of(run_with(result.question, result.answer.best.front()));
-  config.global_batch_size = result.question.global_batch_size;
-  config.seq_length = result.question.seq_length;
-  config.world_size = result.question.hardware->num_devices();
-  const bool has_hybridep = config.knobs.dispatcher == spec::Dispatcher::hybridep &&
-                            config.knobs.ep > 1 && dialects::can_say(config, "dispatcher", dialect);
-  tell_hybridep(domain_devices_of(options.text("hardware")),
-                result.question.hardware->devices_per_node, has_hybridep, config);
-  if (theirs) dialects::take_model_flags(*theirs, options.has("model"), config);
-  const std::string contradicted = theirs ? take_along(*theirs, config) : std::string();
-  return dialects::export_run(config, dialect) + contradicted;
-}
-
-/// A plan whose step the engine cannot play is a plan all the same.
-void play(const Calibration& calibration, bool has_records, PlanResult& result) {
-  try {
-    play_best(calibration, has_records, result);
-  } catch (const base::Error& error) {
-    result.not_played = fmt::format("The step could not be played: {}", error.what());
-    std::cerr << "moetune: " << result.not_played << '\n';
-  }
-}
-
-/// Where published runs are from, and what the user's and theirs are priced by.
-struct PublishedBasis {
-  std::string file;
-  std::string machine;            ///< of the user, by name or path
-  const Calibration& loaded;      ///< of all cases
-  const Calibration& of_machine;  ///< the same with what was probed of the machine
-  const Calibration& of_case;     ///< the same for the user's case
-};
-
-/// Sets published runs beside the run of today, else beside the first plan, else beside what was
-/// asked for.
-void set_beside(const std::vector<PublishedRow>& rows, const PublishedBasis& basis,
-                const spec::dialects::RunConfig* words, PlanResult& result) {
-  const planner::PlanQuestion& question = result.question;
-  const bool has_plan = !result.answer.best.empty();
-  planner::PlanRun run = result.against ? result.against->run
-                         : has_plan     ? run_with(question, result.answer.best.front())
-                                        : planner::run_with(question, {question.base});
-  double tokens_per_s = 0;
-  if (result.against) {
-    tokens_per_s = result.against->estimate.predicted_tokens_per_s;
-  } else if (has_plan) {
-    tokens_per_s = result.estimates.front().predicted_tokens_per_s;
-  }
-  result.published = find_like_runs(
-      rows, basis.file,
-      {run, tokens_per_s, capacity_of(question), basis.machine, basis.loaded, basis.of_machine,
-       basis.of_case, result.against.has_value(), result.against ? words : nullptr});
-}
-
 /// The model that a command says by its sizes or its recipe. Throws base::UsageError where it says
 /// none.
 NamedModel model_of_command(const spec::dialects::RunConfig& config, const std::string& machine) {
@@ -321,245 +210,357 @@ std::string today() {
   return fmt::format("{:%Y-%m-%d %H:%M} UTC", fmt::gmtime(std::time(nullptr)));
 }
 
-}  // namespace
-
-int run_plan_command(const CommandOptions& options) {
-  // A command may say its model: its sizes, or a recipe.
-  NamedModel named;
-  if (options.has("model") || !options.has("against")) {
-    named = model_and_config(options.required("model", "a model"));
-  }
-  const std::string machine =
-      machine_named(options.required("hardware", "a hardware file or name"));
-  const Calibration loaded = options.has("calibration")
-                                 ? load_calibration(options.text("calibration"))
-                                 : default_calibration();
-  Calibration calibration = loaded;
-  planner::PlanQuestion question;
-  question.seq_length = options.integer("seq", 1, 4096);
-  if (question.seq_length > kMostTokens) {
+int64_t tokens_of(const CommandOptions& options, const char* name, int64_t otherwise) {
+  const int64_t tokens = options.integer(name, 1, otherwise);
+  if (tokens > kMostTokens) {
     throw base::UsageError(
-        fmt::format("--seq is {}, expected at most {}", question.seq_length, kMostTokens));
+        fmt::format("--{} is {}, expected at most {}", name, tokens, kMostTokens));
   }
+  return tokens;
+}
+
+/// A question to the planner in the words of the command line, and its answer.
+class PlanCommand {
+ public:
+  /// Reads all that is asked. Throws base::UsageError. Refers to the options.
+  explicit PlanCommand(const CommandOptions& options);
+  /// Answers, and returns the exit code.
+  int run();
+
+ private:
+  [[nodiscard]] bool has(const char* option) const { return options_.has(option); }
+
+  void read_devices();
+  void check_outputs() const;
+  void read_fixed();
+
+  void answer_on(int64_t num_devices);
+  void answer_on_fewest();
+  /// What the run of today says becomes the start of the question.
+  void start_from(const spec::dialects::RunConfig& config);
+  void tell_of_today();
+  void train(std::shared_ptr<const spec::ModelSpec> model);
+  /// Brings the question's start into the dialect's words, and sets what is fixed.
+  void settle(bool has_own_defaults);
+  void calibrate();
+
+  /// Sets published runs beside the run of today, else beside the first plan, else beside what was
+  /// asked for.
+  void set_beside_published();
+  void tell_assumptions();
+  void play();
+  void print() const;
+  void write_page();
+
+  const CommandOptions& options_;
+  NamedModel model_;
+  std::string machine_;  ///< by name or path
+  Calibration loaded_;   ///< of all cases
+  Calibration calibration_;
+  planner::PlanQuestion question_;
+  std::vector<Fixed> fixed_;
+  std::vector<PublishedRow> published_;
+  std::optional<int64_t> num_devices_;  ///< none: as few as it fits on
+  std::optional<spec::dialects::RunConfig> today_;
+  std::optional<spec::dialects::RunConfig> words_;  ///< the same with the model's layers
+  std::optional<Dialect> dialect_;                  ///< in whose words the plan is
+
+  std::shared_ptr<const spec::HardwareSpec> hardware_;
+  std::optional<OwnedRun> theirs_;  ///< the run of today
+  std::string without_words_;       ///< knobs that the dialect has no words for
+  bool is_without_mtp_ = false;     ///< as the dialect cannot be asked for it
+  PlanResult result_;
+};
+
+PlanCommand::PlanCommand(const CommandOptions& options)
+    : options_(options),
+      // A command may say its model: its sizes, or a recipe.
+      model_(options.has("model") || !options.has("against")
+                 ? model_and_config(options.required("model", "a model"))
+                 : NamedModel{}),
+      machine_(machine_named(options.required("hardware", "a hardware file or name"))),
+      loaded_(options.has("calibration") ? load_calibration(options.text("calibration"))
+                                         : default_calibration()),
+      calibration_(loaded_) {
+  question_.seq_length = tokens_of(options, "seq", 4096);
+  read_devices();
+  if (model_.spec == nullptr) model_ = model_of_command(*today_, machine_);
+  question_.model = model_.spec.get();
+  question_.global_batch_size =
+      tokens_of(options, "gbs", usual_batch(question_.seq_length, num_devices_.value_or(1)));
+  constexpr int kMostShown = 1000;
+  question_.num_best =
+      static_cast<int>(std::min<int64_t>(kMostShown, options.integer("top", 1, 10)));
+  check_outputs();
+  if (has("published")) published_ = load_rows(options.text("published"));
+  question_.wants_space = has("report");
+  question_.load = options.ratio("imbalance", 1, 1000, 1);
+  question_.memory_ratio = options.ratio("memory", 0.01, 1, 1);
+  read_fixed();
+  if (has("export")) dialect_ = dialect_named(options, "export");
+}
+
+void PlanCommand::read_devices() {
   // A file of several nodes is a cluster; one of a node is a kind of machine.
-  const std::optional<int64_t> own_devices = devices_of(machine);
-  const int64_t asked_devices = options.integer("gpus", 1, 0);
-  std::optional<spec::dialects::RunConfig> today_config;
-  if (options.has("against")) {
+  const std::optional<int64_t> own_devices = devices_of(machine_);
+  const int64_t asked_devices = options_.integer("gpus", 1, 0);
+  if (has("against")) {
     // Its own check of the number comes before the text is read.
-    if (asked_devices > 0) static_cast<void>(machine_of(machine, asked_devices));
-    today_config =
-        run_config_of(options, "against", asked_devices, named.spec.get(), own_devices.value_or(0));
-    if (today_config->world_size == 0) {
+    if (asked_devices > 0) static_cast<void>(machine_of(machine_, asked_devices));
+    today_ = run_config_of(options_, "against", asked_devices, model_.spec.get(),
+                           own_devices.value_or(0));
+    if (today_->world_size == 0) {
       throw base::UsageError(
           "--against needs --gpus, as the run does not say how many ranks it has");
     }
+    num_devices_ = today_->world_size;
+    words_ = today_;
+  } else if (asked_devices > 0) {
+    num_devices_ = asked_devices;
+  } else {
+    num_devices_ = own_devices;
   }
-  if (named.spec == nullptr) named = model_of_command(*today_config, machine);
-  std::shared_ptr<const spec::ModelSpec> model = named.spec;
-  nlohmann::json model_config = named.config;
-  question.model = model.get();
-  const bool has_devices = asked_devices > 0 || today_config || own_devices;
-  const int64_t num_devices = today_config        ? today_config->world_size
-                              : asked_devices > 0 ? asked_devices
-                                                  : own_devices.value_or(1);
-  question.global_batch_size =
-      options.integer("gbs", 1, usual_batch(question.seq_length, num_devices));
-  if (question.global_batch_size > kMostTokens) {
-    throw base::UsageError(
-        fmt::format("--gbs is {}, expected at most {}", question.global_batch_size, kMostTokens));
-  }
-  constexpr int kMostShown = 1000;
-  question.num_best =
-      static_cast<int>(std::min<int64_t>(kMostShown, options.integer("top", 1, 10)));
-  const std::string report = options.text("report");
-  const std::string trace_path = options.text("trace-out");
-  const std::vector<std::string> inputs = {options.text("model"), machine, options.text("against"),
-                                           options.text("calibration"), options.text("published")};
+}
+
+void PlanCommand::check_outputs() const {
+  const std::string report = options_.text("report");
+  const std::string trace = options_.text("trace-out");
+  const std::vector<std::string> inputs = {options_.text("model"), machine_,
+                                           options_.text("against"), options_.text("calibration"),
+                                           options_.text("published")};
   check_output(report, OutputKind::page, "--report", inputs);
-  check_output(trace_path, output_kind(trace_format_of(trace_path)), "--trace-out", inputs);
-  if (!report.empty() && report == trace_path) {
+  check_output(trace, output_kind(trace_format_of(trace)), "--trace-out", inputs);
+  if (!report.empty() && report == trace) {
     throw base::UsageError("--report and --trace-out name the same file");
   }
-  std::vector<PublishedRow> published;
-  if (options.has("published")) published = load_rows(options.text("published"));
-  question.wants_space = options.has("report");
-  question.load = options.ratio("imbalance", 1, 1000, 1);
-  question.memory_ratio = options.ratio("memory", 0.01, 1, 1);
-  const std::vector<Fixed> fixed = fixed_knobs(options, question.base);
-  refuse_experts_of_dense(*question.model, fixed);
-  question.keeps = [&fixed, wanted = question.base](const spec::PlanKnobs& knobs) {
-    return std::ranges::all_of(
-        fixed, [&](const Fixed& one) { return have_same(*one.row, knobs, wanted); });
-  };
-  if (fixed.empty()) question.keeps = nullptr;
-  question.may_exchange_heads =
-      std::ranges::none_of(fixed, [](const Fixed& one) { return one.row->name == "cp_comm_type"; });
-  // In whose words the plan is.
-  std::optional<Dialect> dialect;
-  if (options.has("export")) dialect = dialect_named(options, "export");
-  std::string without_words;
-  bool is_without_mtp = false;
-  const auto settle = [&](bool has_own_defaults) {
-    is_without_mtp = dialect && model->mtp.depth > 0 && !can_ask_for_mtp(*dialect);
-    if (is_without_mtp) {
-      spec::ModelSpec trained = *model;
-      spec::set_mtp_depth(trained, 0);
-      model = std::make_shared<const spec::ModelSpec>(std::move(trained));
-      model_config = with_mtp_depth(model_config, 0);
-      question.model = model.get();
-    }
-    if (dialect) {
-      search_in_words_of(*dialect, model_config, question);
-      if (!has_own_defaults) {
-        spec::dialects::follow_defaults(question.base, *dialect);
-        // It shards with FSDP2 unless it is told to replicate.
-        if (*dialect == Dialect::torchtitan) question.base.fsdp = spec::Fsdp::torch;
-      }
-    }
-    for (const Fixed& one : fixed) set_plan_knob(question.base, *one.row, one.value);
-    if (!question.base.overlap_grad_reduce && !is_fixed("overlap_param_gather", fixed)) {
-      question.base.overlap_param_gather = false;  // it needs the other
-    }
-    const auto is_of_weights = [](const Fixed& one) { return one.row->name == "fp8_param_gather"; };
-    if (dialect == Dialect::megatron_bridge && !has_own_defaults &&
-        std::ranges::none_of(fixed, is_of_weights)) {
-      question.base.fp8_param_gather = spec::dialects::preset_gathers_fp8(question.base);
-    }
-    if (dialect) without_words = keep_to_words_of(*dialect, fixed, question);
-  };
-  std::shared_ptr<const spec::HardwareSpec> hardware;
-  std::optional<OwnedRun> theirs;
-  std::optional<spec::dialects::RunConfig> words = today_config;
-  PlanResult result;
-  const auto calibrate = [&] {
-    // A file of rates that is named leads.
-    calibration = options.has("calibration") ? loaded : with_probed(loaded, *hardware);
-    calibration = calibration.for_case(*hardware, routing_of_load(*model, question.load));
-  };
-  if (has_devices) {
-    hardware = machine_of(machine, num_devices);
-    question.hardware = hardware.get();
-    if (today_config) {
-      const spec::dialects::RunConfig& config = *today_config;
-      theirs = owned_run(config, options.has("model") ? model : nullptr, hardware);
-      // Both sides train the same.
-      if (theirs->model->mtp.depth != model->mtp.depth) {
-        model = theirs->model;
-        model_config = with_mtp_depth(model_config, model->mtp.depth);
-        question.model = model.get();
-      }
-      if (!dialect) dialect = config.dialect;
-      if (config.seq_length > 0 && !options.has("seq")) question.seq_length = config.seq_length;
-      if (config.global_batch_size > 0 && !options.has("gbs")) {
-        question.global_batch_size = config.global_batch_size;
-      }
-      // What is not searched over stays as it is there, such as precision and types.
-      question.base = theirs->run.knobs;
-      // Plans are for Transformer Engine's modules, whose attention keeps no scores.
-      if (planner::has_own_modules(theirs->run)) question.base.fused_attention = true;
-      if (*dialect != Dialect::torchtitan) undo_costly_choices(question.base);
-    }
-    settle(today_config && today_config->dialect == dialect);
-    // A release that takes a command's own is at hand. Where no framework is named all losses of
-    // Megatron-Core are tried but for this one, beside which the chunked one is leaner.
-    question.takes_te_loss = question.base.cross_entropy == spec::CrossEntropy::te ||
-                             (dialect && !refuses_te_loss(dialect));
-    if (theirs) question.other_bases = without_copies(question.base, fixed);
-    calibrate();
-    // It is told the layers of a stage, by those of the model.
-    if (words && words->dialect == Dialect::torchtitan && words->model.empty()) {
-      words->model = model_config;
-    }
-    result = make_plan(question, calibration, theirs ? std::optional(theirs->run) : std::nullopt,
-                       words ? &*words : nullptr);
-    if (theirs) {
-      std::vector<std::string>& notes = result.against->notes;
-      notes.insert(notes.begin(), theirs->notes.begin(), theirs->notes.end());
-      result.against->settings = theirs->settings;
-      if (std::string kept = kept_text(question, *today_config, dialect, fixed); !kept.empty()) {
-        result.assumptions.push_back("kept from your command: " + std::move(kept));
-      }
-      // What is assumed of the model holds for both.
-      std::ranges::copy_if(theirs->assumed, std::back_inserter(result.assumptions),
-                           [assumption = spec::model_assumption(*theirs->model)](
-                               const std::string& line) { return line != assumption; });
-    }
+}
+
+void PlanCommand::read_fixed() {
+  fixed_ = fixed_knobs(options_, question_.base);
+  refuse_experts_of_dense(*question_.model, fixed_);
+  if (!fixed_.empty()) {
+    question_.keeps = [this, wanted = question_.base](const spec::PlanKnobs& knobs) {
+      return std::ranges::all_of(
+          fixed_, [&](const Fixed& one) { return have_same(*one.row, knobs, wanted); });
+    };
+  }
+  question_.may_exchange_heads = !is_fixed("cp_comm_type", fixed_);
+}
+
+int PlanCommand::run() {
+  if (num_devices_) {
+    answer_on(*num_devices_);
   } else {
-    settle(false);
-    for (const int64_t devices : device_counts(machine)) {
-      hardware = machine_of(machine, devices);
-      question.hardware = hardware.get();
-      calibrate();
-      result = make_plan(question, calibration, std::nullopt);
-      if (result.answer.num_fit > 0) break;
-    }
-    const char* what = "fewest (of powers of two) on which it fits";
-    if (result.answer.num_fit == 0) {
-      what = hardware->inter_node.bytes_per_s > 0
-                 ? "most that were tried"
-                 : "most that there are: nothing joins nodes, as key 'inter_node' is missing";
-    }
-    result.assumptions.push_back(
-        fmt::format("{} devices are the {}", hardware->num_devices(), what));
+    answer_on_fewest();
   }
-  find_ways_out(machine, calibration, result);
-  if (options.has("published")) {
-    const Calibration of_machine =
-        options.has("calibration") ? loaded : with_probed(loaded, *hardware);
-    set_beside(published, {options.text("published"), machine, loaded, of_machine, calibration},
-               words ? &*words : nullptr, result);
+  find_ways_out(machine_, calibration_, result_);
+  if (has("published")) set_beside_published();
+  tell_assumptions();
+  const bool has_batch = has("gbs") || (today_ && today_->global_batch_size > 0);
+  if (!has_batch) look_at_batches(calibration_, result_);
+  if (result_.answer.num_legal == 0) {
+    refuse_unsearched(question_, fixed_);
+    refuse_illegal(question_, hardware_->num_devices());
   }
-  if (std::string text = nodes_text(machine, *hardware); !text.empty()) {
-    result.assumptions.push_back(std::move(text));
+  if (has("play") || has("report") || has("trace-out")) play();
+  print();
+  // Last, as it takes the traces. Standard output is the answer's.
+  if (has("report")) write_page();
+  return result_.answer.best.empty() ? 1 : 0;
+}
+
+void PlanCommand::answer_on(int64_t num_devices) {
+  hardware_ = machine_of(machine_, num_devices);
+  question_.hardware = hardware_.get();
+  if (today_) start_from(*today_);
+  settle(today_ && today_->dialect == dialect_);
+  // A release that takes a command's own is at hand. Where no framework is named all losses of
+  // Megatron-Core are tried but for this one, beside which the chunked one is leaner.
+  question_.takes_te_loss = question_.base.cross_entropy == spec::CrossEntropy::te ||
+                            (dialect_ && !refuses_te_loss(dialect_));
+  calibrate();
+  if (!theirs_) {
+    result_ = make_plan(question_, calibration_, std::nullopt);
+    return;
   }
-  if (dialect) {
-    result.assumptions.push_back(fmt::format("a plan for {}: what it has no words for is not tried",
-                                             spec::name_of(*dialect)));
-    if (is_without_mtp) {
-      result.assumptions.push_back(
-          fmt::format("the plan is without multi-token prediction, which {} cannot be asked for{}",
-                      spec::name_of(*dialect),
-                      theirs && theirs->model->mtp.depth > 0 ? "; yours trains it" : ""));
-    }
-    if (!without_words.empty()) {
-      result.assumptions.push_back(fmt::format("{} has no words for {}: its defaults are taken",
-                                               spec::name_of(*dialect), without_words));
-    }
+  question_.other_bases = without_copies(question_.base, fixed_);
+  // Torchtitan is told the layers of a stage, by those of the model.
+  if (words_->dialect == Dialect::torchtitan && words_->model.empty()) {
+    words_->model = model_.config;
   }
-  const bool has_batch =
-      options.has("gbs") || (today_config && today_config->global_batch_size > 0);
-  if (!has_batch) look_at_batches(calibration, result);
-  if (result.answer.num_legal == 0) refuse_unsearched(question, fixed);
-  if (result.answer.num_legal == 0) refuse_illegal(question, hardware->num_devices());
-  const bool has_records = options.has("report") || options.has("trace-out");
-  if (options.has("play") || has_records) play(calibration, has_records, result);
-  if (options.has("trace-out")) {
-    if (result.played) {
-      write_traces(result.played->traces, trace_path, trace_format_of(trace_path));
-    } else {
-      std::cerr << fmt::format("{} is not written: there is no played step\n", trace_path);
-    }
+  result_ = make_plan(question_, calibration_, theirs_->run, &*words_);
+  tell_of_today();
+}
+
+void PlanCommand::start_from(const spec::dialects::RunConfig& config) {
+  theirs_ = owned_run(config, has("model") ? model_.spec : nullptr, hardware_);
+  // Both sides train the same.
+  if (theirs_->model->mtp.depth != model_.spec->mtp.depth) train(theirs_->model);
+  if (!dialect_) dialect_ = config.dialect;
+  if (config.seq_length > 0 && !has("seq")) question_.seq_length = config.seq_length;
+  if (config.global_batch_size > 0 && !has("gbs")) {
+    question_.global_batch_size = config.global_batch_size;
   }
-  const std::string written = options.has("export") && !result.answer.best.empty()
-                                  ? exported(options, model_config, today_config, result)
-                                  : std::string();
-  if (options.wants_json()) {
-    nlohmann::json document = to_json(result);
-    if (options.has("export")) document["exported"] = written;
+  // What is not searched over stays as it is there, such as precision and types.
+  question_.base = theirs_->run.knobs;
+  // Plans are for Transformer Engine's modules, whose attention keeps no scores.
+  if (planner::has_own_modules(theirs_->run)) question_.base.fused_attention = true;
+  if (*dialect_ != Dialect::torchtitan) undo_costly_choices(question_.base);
+}
+
+void PlanCommand::train(std::shared_ptr<const spec::ModelSpec> model) {
+  model_.config = with_mtp_depth(model_.config, model->mtp.depth);
+  model_.spec = std::move(model);
+  question_.model = model_.spec.get();
+}
+
+void PlanCommand::settle(bool has_own_defaults) {
+  is_without_mtp_ = dialect_ && model_.spec->mtp.depth > 0 && !can_ask_for_mtp(*dialect_);
+  if (is_without_mtp_) {
+    spec::ModelSpec trained = *model_.spec;
+    spec::set_mtp_depth(trained, 0);
+    train(std::make_shared<const spec::ModelSpec>(std::move(trained)));
+  }
+  if (dialect_) search_in_words_of(*dialect_, model_.config, question_);
+  if (dialect_ && !has_own_defaults) {
+    spec::dialects::follow_defaults(question_.base, *dialect_);
+    // It shards with FSDP2 unless it is told to replicate.
+    if (*dialect_ == Dialect::torchtitan) question_.base.fsdp = spec::Fsdp::torch;
+  }
+  for (const Fixed& one : fixed_) set_plan_knob(question_.base, *one.row, one.value);
+  if (!question_.base.overlap_grad_reduce && !is_fixed("overlap_param_gather", fixed_)) {
+    question_.base.overlap_param_gather = false;  // it needs the other
+  }
+  if (dialect_ == Dialect::megatron_bridge && !has_own_defaults &&
+      !is_fixed("fp8_param_gather", fixed_)) {
+    question_.base.fp8_param_gather = spec::dialects::preset_gathers_fp8(question_.base);
+  }
+  if (dialect_) without_words_ = keep_to_words_of(*dialect_, fixed_, question_);
+}
+
+void PlanCommand::calibrate() {
+  // A file of rates that is named leads.
+  calibration_ = has("calibration") ? loaded_ : with_probed(loaded_, *hardware_);
+  calibration_ = calibration_.for_case(*hardware_, routing_of_load(*model_.spec, question_.load));
+}
+
+void PlanCommand::tell_of_today() {
+  std::vector<std::string>& notes = result_.against->notes;
+  notes.insert(notes.begin(), theirs_->notes.begin(), theirs_->notes.end());
+  result_.against->settings = theirs_->settings;
+  if (std::string kept = kept_text(question_, *today_, dialect_, fixed_); !kept.empty()) {
+    result_.assumptions.push_back("kept from your command: " + std::move(kept));
+  }
+  // What is assumed of the model holds for both.
+  std::ranges::copy_if(theirs_->assumed, std::back_inserter(result_.assumptions),
+                       [assumption = spec::model_assumption(*theirs_->model)](
+                           const std::string& line) { return line != assumption; });
+}
+
+void PlanCommand::answer_on_fewest() {
+  settle(false);
+  for (const int64_t devices : device_counts(machine_)) {
+    hardware_ = machine_of(machine_, devices);
+    question_.hardware = hardware_.get();
+    calibrate();
+    result_ = make_plan(question_, calibration_, std::nullopt);
+    if (result_.answer.num_fit > 0) break;
+  }
+  const char* what = "fewest (of powers of two) on which it fits";
+  if (result_.answer.num_fit == 0) {
+    what = hardware_->inter_node.bytes_per_s > 0
+               ? "most that were tried"
+               : "most that there are: nothing joins nodes, as key 'inter_node' is missing";
+  }
+  result_.assumptions.push_back(
+      fmt::format("{} devices are the {}", hardware_->num_devices(), what));
+}
+
+void PlanCommand::set_beside_published() {
+  const Calibration of_machine = has("calibration") ? loaded_ : with_probed(loaded_, *hardware_);
+  const planner::PlanQuestion& question = result_.question;
+  const bool has_plan = !result_.answer.best.empty();
+  planner::PlanRun run = result_.against ? result_.against->run
+                         : has_plan      ? run_with(question, result_.answer.best.front())
+                                         : planner::run_with(question, {question.base});
+  double tokens_per_s = 0;
+  if (result_.against) {
+    tokens_per_s = result_.against->estimate.predicted_tokens_per_s;
+  } else if (has_plan) {
+    tokens_per_s = result_.estimates.front().predicted_tokens_per_s;
+  }
+  result_.published = find_like_runs(
+      published_, options_.text("published"),
+      {run, tokens_per_s, capacity_of(question), machine_, loaded_, of_machine, calibration_,
+       result_.against.has_value(), result_.against && words_ ? &*words_ : nullptr});
+}
+
+void PlanCommand::tell_assumptions() {
+  std::vector<std::string>& assumptions = result_.assumptions;
+  if (std::string text = nodes_text(machine_, *hardware_); !text.empty()) {
+    assumptions.push_back(std::move(text));
+  }
+  if (!dialect_) return;
+  const std::string_view name = spec::name_of(*dialect_);
+  assumptions.push_back(fmt::format("a plan for {}: what it has no words for is not tried", name));
+  if (is_without_mtp_) {
+    assumptions.push_back(
+        fmt::format("the plan is without multi-token prediction, which {} cannot be asked for{}",
+                    name, theirs_ && theirs_->model->mtp.depth > 0 ? "; yours trains it" : ""));
+  }
+  if (!without_words_.empty()) {
+    assumptions.push_back(
+        fmt::format("{} has no words for {}: its defaults are taken", name, without_words_));
+  }
+}
+
+void PlanCommand::play() {
+  // A plan whose step the engine cannot play is a plan all the same.
+  try {
+    play_best(calibration_, has("report") || has("trace-out"), result_);
+  } catch (const base::Error& error) {
+    result_.not_played = fmt::format("The step could not be played: {}", error.what());
+    std::cerr << "moetune: " << result_.not_played << '\n';
+  }
+  if (!has("trace-out")) return;
+  const std::string path = options_.text("trace-out");
+  if (result_.played) {
+    write_traces(result_.played->traces, path, trace_format_of(path));
+  } else {
+    std::cerr << fmt::format("{} is not written: there is no played step\n", path);
+  }
+}
+
+void PlanCommand::print() const {
+  std::string written;
+  if (has("export") && !result_.answer.best.empty()) {
+    written = exported({.dialect = *dialect_,
+                        .machine = options_.text("hardware"),
+                        .model = model_.config,
+                        .is_model_asked_for = has("model"),
+                        .theirs = today_},
+                       result_);
+  }
+  if (options_.wants_json()) {
+    nlohmann::json document = to_json(result_);
+    if (has("export")) document["exported"] = written;
     std::cout << document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << '\n';
   } else {
-    std::cout << to_text(result, terminal_width(STDOUT_FILENO));
+    std::cout << to_text(result_, terminal_width(STDOUT_FILENO));
     if (!written.empty()) std::cout << '\n' << written;
   }
-  // Last, as it takes the traces. Standard output is the answer's.
-  if (options.has("report")) {
-    const std::string name = options.has("model") ? options.text("model") : model->family;
-    const int64_t num_bytes = write_plan_page(
-        plan_page(result, std::filesystem::path(name).filename().string(), today()), report);
-    std::cerr << fmt::format("{} ({})\n", report, base::format_bytes(num_bytes));
-  }
-  return result.answer.best.empty() ? 1 : 0;
 }
+
+void PlanCommand::write_page() {
+  const std::string report = options_.text("report");
+  const std::string name = has("model") ? options_.text("model") : model_.spec->family;
+  const int64_t num_bytes = write_plan_page(
+      plan_page(result_, std::filesystem::path(name).filename().string(), today()), report);
+  std::cerr << fmt::format("{} ({})\n", report, base::format_bytes(num_bytes));
+}
+
+}  // namespace
+
+int run_plan_command(const CommandOptions& options) { return PlanCommand(options).run(); }
 
 }  // namespace moetune::sweeps

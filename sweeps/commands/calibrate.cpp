@@ -132,24 +132,34 @@ CommandOptions calibrate_options() {
   return options;
 }
 
-int run_calibrate_command(const CommandOptions& options) {
+namespace {
+
+/// What was measured, as the command line names it.
+struct Measured {
+  std::vector<MeasuredSample> samples;
+  std::vector<std::string> notes;
+  std::vector<std::string> bases;  ///< for people: "294 measured runs"
+
+  void add(std::vector<MeasuredSample> more, const char* what) {
+    bases.push_back(fmt::format("{} {}{}", more.size(), what, more.size() == 1 ? "" : "s"));
+    std::ranges::move(more, std::back_inserter(samples));
+  }
+};
+
+void check_inputs(const CommandOptions& options) {
   std::vector<std::string> inputs = options.texts("db");
   for (const std::string& path : options.texts("log")) inputs.push_back(path);
   for (const char* option : {"rows", "hardware", "model", "probe", "calibration"}) {
     inputs.push_back(options.text(option));
   }
   check_output(options.text("out"), OutputKind::rates, "--out", inputs);
-  const std::string date = checked_month(options);
-  std::vector<MeasuredSample> samples;
-  std::vector<std::string> notes;
-  std::vector<std::string> bases;
-  const auto add = [&](std::vector<MeasuredSample> more, const char* what) {
-    bases.push_back(fmt::format("{} {}{}", more.size(), what, more.size() == 1 ? "" : "s"));
-    std::ranges::move(more, std::back_inserter(samples));
-  };
-  if (options.has("rows")) add(samples_of_rows(options.text("rows")), "measured run");
+}
+
+Measured read_measured(const CommandOptions& options) {
+  Measured measured;
+  if (options.has("rows")) measured.add(samples_of_rows(options.text("rows")), "measured run");
   for (const std::string& path : options.texts("db")) {
-    add(samples_of_database(path, notes), "stored trial");
+    measured.add(samples_of_database(path, measured.notes), "stored trial");
   }
   for (const auto& [option, needs] :
        {std::pair{"log", "hardware"}, {"hardware", "log"}, {"model", "log"}}) {
@@ -161,35 +171,93 @@ int run_calibrate_command(const CommandOptions& options) {
     const auto model = options.has("model") ? model_named(options.text("model")) : nullptr;
     std::vector<MeasuredSample> logged;
     for (const std::string& path : options.texts("log")) {
-      logged.push_back(sample_of_log(path, options.text("hardware"), model, notes));
+      logged.push_back(sample_of_log(path, options.text("hardware"), model, measured.notes));
     }
-    add(std::move(logged), "logged run");
+    measured.add(std::move(logged), "logged run");
+  }
+  if (measured.samples.empty() && !options.has("probe")) {
+    throw base::UsageError(
+        "expected a file of rows (--rows), a database (--db), a log (--log) or a hardware file "
+        "that was probed (--probe)");
+  }
+  return measured;
+}
+
+void print_folds(const CommandOptions& options, const std::vector<MeasuredSample>& samples) {
+  if (samples.empty()) throw base::UsageError("--folds needs measured runs: --rows, --db or --log");
+  const int64_t folds = options.integer("folds", 2, 2);
+  if (folds > static_cast<int64_t>(samples.size())) {
+    throw base::UsageError(fmt::format("--folds is {}, expected at most {}: so many runs there are",
+                                       folds, samples.size()));
+  }
+  const json report = {
+      {"by_model_and_machine",
+       cross_validated(samples, folds, [](const MeasuredSample& sample) { return sample.part(); })},
+      {"by_source", cross_validated(samples, folds,
+                                    [](const MeasuredSample& sample) { return sample.source; })}};
+  std::cout << report.dump(2) << '\n';
+}
+
+/// Rates of a machine as `path`, a file of a probe, has measured them.
+void take_probe(const std::string& path, Calibration& calibration) {
+  const spec::Document document = spec::read_document(read_spec_file(path), path);
+  const spec::HardwareSpec machine = spec::hardware_from_json(document.json, document.source);
+  if (machine.peak_flops_per_s < kSlowestGpu) {
+    throw base::UsageError(fmt::format(
+        "{}: peak_flops_per_s is {:.2g}, which no GPU that plans are for has; rates of a CPU say "
+        "nothing of theirs",
+        path, machine.peak_flops_per_s));
+  }
+  if (take_curves(machine, calibration).empty()) {
+    throw base::UsageError(
+        fmt::format("{}: has no measured efficiencies; write them with moetune probe --out", path));
+  }
+  // How far the rates were from measured runs is not known of those that are in their place.
+  calibration.median_error = calibration.p90_error = 0;
+  calibration.cases.reset();
+}
+
+void fit_to(const std::vector<MeasuredSample>& samples, Calibration& calibration) {
+  Samples all;
+  for (const MeasuredSample& sample : samples) all.push_back(&sample);
+  const planner::Fit fit = planner::fit_rates(runs_of(all), calibration.rates);
+  calibration.rates = fit.rates;
+  calibration.fitted = fit.fitted;
+  calibration.cases = cases_of(all, fit.rates);
+  for (const MeasuredSample& sample : samples) {
+    if (sample.is_own) {
+      add_measured(sample.step->run(), sample.tokens_per_s, calibration.measured);
+    }
+  }
+  std::vector<double> errors;
+  for (const MeasuredSample& sample : samples) {
+    const Calibration of_case =
+        calibration.for_case(*sample.hardware, sample.routing, sample.months);
+    errors.push_back(std::abs(planner::log_error(runs_of({&sample}).front(), of_case.rates)));
+  }
+  calibration.median_error = profiler::median(errors);
+  calibration.p90_error = profiler::quantile(errors, 0.9);
+}
+
+void write(const std::string& path, const Calibration& calibration) {
+  std::ofstream file(path, std::ios::binary);
+  file << to_json(calibration).dump(2) << '\n' << std::flush;
+  if (!file) throw base::Error(fmt::format("{}: cannot be written", path));
+}
+
+}  // namespace
+
+int run_calibrate_command(const CommandOptions& options) {
+  check_inputs(options);
+  const std::string date = checked_month(options);
+  Measured measured = read_measured(options);
+  const std::vector<MeasuredSample>& samples = measured.samples;
+  if (options.has("folds")) {
+    print_folds(options, samples);
+    return 0;
   }
   const bool is_own = options.has("db") || options.has("log");
   const bool has_probe = options.has("probe");
-  if (samples.empty() && !has_probe) {
-    throw base::UsageError(
-        "expected a file of rows (--rows), a database (--db), a log (--log) or a hardware file "
-        "that "
-        "was probed (--probe)");
-  }
-  if (options.has("folds")) {
-    if (samples.empty())
-      throw base::UsageError("--folds needs measured runs: --rows, --db or --log");
-    const int64_t folds = options.integer("folds", 2, 2);
-    if (folds > static_cast<int64_t>(samples.size())) {
-      throw base::UsageError(fmt::format(
-          "--folds is {}, expected at most {}: so many runs there are", folds, samples.size()));
-    }
-    const json report = {
-        {"by_model_and_machine",
-         cross_validated(samples, folds,
-                         [](const MeasuredSample& sample) { return sample.part(); })},
-        {"by_source", cross_validated(samples, folds,
-                                      [](const MeasuredSample& sample) { return sample.source; })}};
-    std::cout << report.dump(2) << '\n';
-    return 0;
-  }
   Calibration calibration;
   if (options.has("calibration")) {
     calibration = load_calibration(options.text("calibration"));
@@ -197,45 +265,10 @@ int run_calibrate_command(const CommandOptions& options) {
     calibration = default_calibration();
   }
   if (has_probe) {
-    const std::string path = options.text("probe");
-    const spec::Document document = spec::read_document(read_spec_file(path), path);
-    const spec::HardwareSpec machine = spec::hardware_from_json(document.json, document.source);
-    if (machine.peak_flops_per_s < kSlowestGpu) {
-      throw base::UsageError(fmt::format(
-          "{}: peak_flops_per_s is {:.2g}, which no GPU that plans are for has; rates of a CPU say "
-          "nothing of theirs",
-          path, machine.peak_flops_per_s));
-    }
-    if (take_curves(machine, calibration).empty()) {
-      throw base::UsageError(fmt::format(
-          "{}: has no measured efficiencies; write them with moetune probe --out", path));
-    }
-    bases.push_back(fmt::format("a probe, over {}", calibration.basis));
-    // How far the rates were from measured runs is not known of those that are in their place.
-    calibration.median_error = calibration.p90_error = 0;
-    calibration.cases.reset();
+    take_probe(options.text("probe"), calibration);
+    measured.bases.push_back(fmt::format("a probe, over {}", calibration.basis));
   }
-  if (!samples.empty()) {
-    Samples all;
-    for (const MeasuredSample& sample : samples) all.push_back(&sample);
-    const planner::Fit fit = planner::fit_rates(runs_of(all), calibration.rates);
-    calibration.rates = fit.rates;
-    calibration.fitted = fit.fitted;
-    calibration.cases = cases_of(all, fit.rates);
-    for (const MeasuredSample& sample : samples) {
-      if (sample.is_own) {
-        add_measured(sample.step->run(), sample.tokens_per_s, calibration.measured);
-      }
-    }
-    std::vector<double> errors;
-    for (const MeasuredSample& sample : samples) {
-      const Calibration of_case =
-          calibration.for_case(*sample.hardware, sample.routing, sample.months);
-      errors.push_back(std::abs(planner::log_error(runs_of({&sample}).front(), of_case.rates)));
-    }
-    calibration.median_error = profiler::median(errors);
-    calibration.p90_error = profiler::quantile(errors, 0.9);
-  }
+  if (!samples.empty()) fit_to(samples, calibration);
   if (options.has("date")) {
     calibration.date = date;
   } else if (options.has("rows") && !is_own && !has_probe) {
@@ -243,16 +276,13 @@ int run_calibrate_command(const CommandOptions& options) {
   } else {
     calibration.date = fmt::format("{:%Y-%m}", fmt::gmtime(std::time(nullptr)));
   }
-  calibration.basis = fmt::format("{}", fmt::join(bases, ", "));
-  const std::string text = to_json(calibration).dump(2) + "\n";
-  for (const std::string& note : notes) std::cerr << "note: " << note << '\n';
+  calibration.basis = fmt::format("{}", fmt::join(measured.bases, ", "));
+  for (const std::string& note : measured.notes) std::cerr << "note: " << note << '\n';
   if (!options.has("out")) {
-    std::cout << text;
+    std::cout << to_json(calibration).dump(2) << '\n';
     return 0;
   }
-  std::ofstream file(options.text("out"), std::ios::binary);
-  file << text << std::flush;
-  if (!file) throw base::Error(fmt::format("{}: cannot be written", options.text("out")));
+  write(options.text("out"), calibration);
   if (samples.empty()) {
     std::cout << fmt::format("taken from {}\n", calibration.basis);
     return 0;

@@ -82,6 +82,15 @@ class ThreeWalls final : public Strategy {
   /// Where the model is too large for one device: this trial takes its place.
   void take_as_reference(const Trial& trial);
   bool fit();
+  /// The starting configuration is the first that fits. False: its losses have diverged.
+  bool keep_start();
+  /// That the starting configuration did not run.
+  void tell_failed_start();
+  /// Legal ones, in the order in which fit() tries them.
+  std::vector<spec::Knobs> layouts_to_fit();
+  /// Measures a configuration that may fit, and tells what became of it. None: nothing was run, as
+  /// it is illegal, known by then or too large.
+  std::optional<Trial> try_to_fit(const spec::Knobs& knobs);
   void scale();
   void retune();
   void validate();

@@ -15,6 +15,8 @@
 namespace moetune::tuner {
 namespace {
 
+constexpr std::string_view kFirstThatFits = "first configuration that fits";
+
 /// How many layout choices differ, data parallelism aside, which follows from the others.
 int num_layout_changes(const spec::Knobs& a, const spec::Knobs& b) {
   int changes = a.micro_batch_size != b.micro_batch_size;
@@ -198,111 +200,124 @@ void ThreeWalls::take_as_reference(const Trial& trial) {
   frozen.evidence["reference_loss"] = reference_loss_;
 }
 
-// Smallest model parallelism that fits: first what costs nothing (sharded optimizer state), then
-// selective recompute, then narrower moments, more expert parallelism before pipeline stages, full
-// recompute last. What its interval leaves no room for is pruned; where it crosses the capacity a
-// trial tells, and what it took narrows the intervals of the others.
-bool ThreeWalls::fit() {
-  phase_ = Phase::fit;
-  constexpr std::string_view kFirst = "first configuration that fits";
-  if (baseline_ && baseline_->is_ok()) {
-    if (is_too_large_for_one_ && has_diverged(*baseline_, kFirst)) return false;
-    first_fitting_ = incumbent_ = baseline_;
-    best_hash_ = baseline_->request.hash;
-    Decision& kept = decide(Phase::fit, DecisionKind::kept,
-                            fmt::format("The starting configuration fits as it is: {} of {}.",
-                                        base::format_bytes(baseline_->outcome.peak_bytes),
-                                        base::format_bytes(sweep_.base.hardware.memory_bytes)));
-    kept.trial_hash = baseline_->request.hash;
-    kept.evidence = {{"after", evidence_of(baseline_->outcome)},
-                     {"capacity_bytes", sweep_.base.hardware.memory_bytes}};
-    if (is_too_large_for_one_) take_as_reference(*first_fitting_);
-    return true;
-  }
-  if (baseline_) {
-    const bool is_oom = baseline_->outcome.status == spec::TrialStatus::oom;
-    Decision& wall =
-        decide(Phase::fit, DecisionKind::wall,
-               fmt::format("The starting configuration ({}) ended as {}: {}.",
-                           describe(baseline_->request.spec.knobs),
-                           spec::name_of(baseline_->outcome.status), baseline_->outcome.reason));
-    wall.trial_hash = baseline_->request.hash;
-    wall.wall = is_oom ? base::name_of(base::Wall::memory) : "";
-    wall.evidence = peak_evidence(baseline_->request);
-  }
-  // From little to much, each with every rung of the recompute ladder but full, and all of them
-  // once more with full recompute at the very end: one change of the layout before two, expert
-  // parallelism before pipeline stages before context parallelism before any other.
+bool ThreeWalls::keep_start() {
+  if (is_too_large_for_one_ && has_diverged(*baseline_, kFirstThatFits)) return false;
+  first_fitting_ = incumbent_ = baseline_;
+  best_hash_ = baseline_->request.hash;
+  Decision& kept = decide(Phase::fit, DecisionKind::kept,
+                          fmt::format("The starting configuration fits as it is: {} of {}.",
+                                      base::format_bytes(baseline_->outcome.peak_bytes),
+                                      base::format_bytes(sweep_.base.hardware.memory_bytes)));
+  kept.trial_hash = baseline_->request.hash;
+  kept.evidence = {{"after", evidence_of(baseline_->outcome)},
+                   {"capacity_bytes", sweep_.base.hardware.memory_bytes}};
+  if (is_too_large_for_one_) take_as_reference(*first_fitting_);
+  return true;
+}
+
+void ThreeWalls::tell_failed_start() {
+  const bool is_oom = baseline_->outcome.status == spec::TrialStatus::oom;
+  Decision& wall =
+      decide(Phase::fit, DecisionKind::wall,
+             fmt::format("The starting configuration ({}) ended as {}: {}.",
+                         describe(baseline_->request.spec.knobs),
+                         spec::name_of(baseline_->outcome.status), baseline_->outcome.reason));
+  wall.trial_hash = baseline_->request.hash;
+  wall.wall = is_oom ? base::name_of(base::Wall::memory) : "";
+  wall.evidence = peak_evidence(baseline_->request);
+}
+
+// From little to much: one change of the layout before two, expert parallelism before pipeline
+// stages before context parallelism before any other.
+std::vector<spec::Knobs> ThreeWalls::layouts_to_fit() {
   spec::Knobs start = sweep_.base.knobs;
   if (space_.is_tunable("use_distributed_optimizer")) {
     const spec::Knobs sharded = space_.with(start, "use_distributed_optimizer", "true");
     if (is_legal(sharded)) start = sharded;
   }
-  std::vector<spec::Knobs> steps = space_.product(start, fit_axes());
-  std::stable_sort(steps.begin(), steps.end(), [&](const spec::Knobs& a, const spec::Knobs& b) {
+  std::vector<spec::Knobs> layouts = space_.product(start, fit_axes());
+  std::stable_sort(layouts.begin(), layouts.end(), [&](const spec::Knobs& a, const spec::Knobs& b) {
     return num_layout_changes(a, start) < num_layout_changes(b, start);
   });
-  steps.insert(steps.begin(), {start, sweep_.base.knobs});
-  std::erase_if(steps, [&](const spec::Knobs& knobs) {
+  layouts.insert(layouts.begin(), {start, sweep_.base.knobs});
+  std::erase_if(layouts, [&](const spec::Knobs& knobs) {
     return is_illegal(knobs, Phase::fit, "fit: " + describe(knobs));
   });
+  return layouts;
+}
+
+std::optional<ThreeWalls::Trial> ThreeWalls::try_to_fit(const spec::Knobs& knobs) {
+  if (baseline_ && knobs == baseline_->request.spec.knobs) return std::nullopt;
+  if (!is_legal(knobs)) return std::nullopt;
+  TrialRequest request = request_for(knobs, Phase::fit, "fit: " + describe(knobs));
+  const Room room = room_for(request);
+  if (room == Room::none) {
+    refuse(request, Action::pruned, over_capacity_text(request), kMaxPrunedPerPhase);
+    return std::nullopt;
+  }
+  if (measured_.contains(request.hash)) return std::nullopt;  // the start is a layout, too
+  const nlohmann::json predicted = peak_evidence(request);
+  // Where it is certain to fit, its trial is what the others are compared with.
+  const std::string why =
+      room == Room::enough
+          ? std::string()
+          : fmt::format(
+                " Its peak was predicted to be {}: only a trial could tell whether it fits.",
+                text_of(peak_of(request)));
+  const Trial trial = measure_judged(std::move(request));
+  Decision& decision = decide(
+      Phase::fit, trial.is_ok() ? DecisionKind::kept : DecisionKind::rejected,
+      trial.is_ok()
+          ? fmt::format(
+                "The first configuration that fits: {}, sharded optimizer {}, with {} of {} ({} "
+                "configurations with less were predicted not to fit).{}",
+                describe(knobs), knobs.use_distributed_optimizer ? "on" : "off",
+                base::format_bytes(trial.outcome.peak_bytes),
+                base::format_bytes(sweep_.base.hardware.memory_bytes), num_refused_["fit pruned"],
+                why)
+          : fmt::format("{} ended as {}: {}.{}", describe(knobs),
+                        spec::name_of(trial.outcome.status), trial.outcome.reason, why));
+  decision.trial_hash = trial.request.hash;
+  decision.wall = base::name_of(base::Wall::memory);
+  decision.remedy = "smallest parallelism and recompute that fit";
+  decision.evidence = predicted;
+  decision.evidence["peak_bytes"] = trial.outcome.peak_bytes;
+  decision.evidence["is_fit_certain"] = room == Room::enough;
+  if (baseline_) decision.baseline_hash = baseline_->request.hash;
+  return trial;
+}
+
+// Smallest model parallelism that fits: first what costs nothing (sharded optimizer state), then
+// selective recompute, then narrower moments, more expert parallelism before pipeline stages, full
+// recompute last: each layout with every rung of the ladder but full, and all of them once more
+// with that. What its interval leaves no room for is pruned; where it crosses the capacity a trial
+// tells, and what it took narrows the intervals of the others.
+bool ThreeWalls::fit() {
+  phase_ = Phase::fit;
+  if (baseline_ && baseline_->is_ok()) return keep_start();
+  if (baseline_) tell_failed_start();
+  const std::vector<spec::Knobs> layouts = layouts_to_fit();
   const std::vector<std::string> ladder = recompute_ladder();
   std::string last_failure;  // other than for lack of memory
   for (const bool is_full_turn : {false, true}) {
-    for (const spec::Knobs& step : steps) {
+    for (const spec::Knobs& layout : layouts) {
       for (const std::string& rung : ladder) {
         if ((rung == "full") != is_full_turn) continue;
-        spec::Knobs knobs = step;
+        spec::Knobs knobs = layout;
         knobs.recompute = spec::RecomputeSet(rung);
-        if (baseline_ && knobs == baseline_->request.spec.knobs) continue;
-        if (!is_legal(knobs)) continue;
-        TrialRequest request = request_for(knobs, Phase::fit, "fit: " + describe(knobs));
-        const Room room = room_for(request);
-        if (room == Room::none) {
-          refuse(request, Action::pruned, over_capacity_text(request), kMaxPrunedPerPhase);
-          continue;
-        }
-        if (measured_.contains(request.hash)) continue;  // the start is one of the layouts, too
-        const nlohmann::json predicted = peak_evidence(request);
-        // Where it is certain to fit, its trial is what the others are compared with.
-        const std::string why =
-            room == Room::enough
-                ? std::string()
-                : fmt::format(
-                      " Its peak was predicted to be {}: only a trial could tell whether "
-                      "it fits.",
-                      text_of(peak_of(request)));
-        const Trial trial = measure_judged(std::move(request));
-        Decision& decision = decide(
-            Phase::fit, trial.is_ok() ? DecisionKind::kept : DecisionKind::rejected,
-            trial.is_ok()
-                ? fmt::format(
-                      "The first configuration that fits: {}, sharded optimizer {}, with {} "
-                      "of {} ({} configurations with less were predicted not to fit).{}",
-                      describe(knobs), knobs.use_distributed_optimizer ? "on" : "off",
-                      base::format_bytes(trial.outcome.peak_bytes),
-                      base::format_bytes(sweep_.base.hardware.memory_bytes),
-                      num_refused_["fit pruned"], why)
-                : fmt::format("{} ended as {}: {}.{}", describe(knobs),
-                              spec::name_of(trial.outcome.status), trial.outcome.reason, why));
-        decision.trial_hash = trial.request.hash;
-        decision.wall = base::name_of(base::Wall::memory);
-        decision.remedy = "smallest parallelism and recompute that fit";
-        decision.evidence = predicted;
-        decision.evidence["peak_bytes"] = trial.outcome.peak_bytes;
-        decision.evidence["is_fit_certain"] = room == Room::enough;
-        if (baseline_) decision.baseline_hash = baseline_->request.hash;
-        if (!trial.is_ok()) {
-          if (trial.outcome.status != spec::TrialStatus::oom) {
-            last_failure = fmt::format("ended as {}: {}", spec::name_of(trial.outcome.status),
-                                       trial.outcome.reason);
+        const std::optional<Trial> trial = try_to_fit(knobs);
+        if (!trial) continue;
+        if (!trial->is_ok()) {
+          if (trial->outcome.status != spec::TrialStatus::oom) {
+            last_failure = fmt::format("ended as {}: {}", spec::name_of(trial->outcome.status),
+                                       trial->outcome.reason);
           }
           continue;
         }
-        if (is_too_large_for_one_ && has_diverged(trial, kFirst)) return false;
-        first_fitting_ = incumbent_ = trial;
-        best_hash_ = trial.request.hash;
-        if (is_too_large_for_one_) take_as_reference(trial);
+        if (is_too_large_for_one_ && has_diverged(*trial, kFirstThatFits)) return false;
+        first_fitting_ = incumbent_ = *trial;
+        best_hash_ = trial->request.hash;
+        if (is_too_large_for_one_) take_as_reference(*trial);
         return true;
       }
     }

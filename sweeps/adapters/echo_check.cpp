@@ -259,7 +259,7 @@ bool states_all(const UserRun& run) {
   const std::string text = without_placeholders(run.engine().run);
   for (const dialects::ShellCommand& command : dialects::read_shell(text, "engine.run")) {
     const bool has_more = std::ranges::any_of(command.words, [](const std::string& word) {
-      return is_filled_in(word) || word.ends_with(".sh");
+      return is_filled_in(word) || dialects::is_script_name(word);
     });
     if (has_more) return false;
   }

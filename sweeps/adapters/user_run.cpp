@@ -36,10 +36,7 @@ struct JobScript {
 };
 
 bool is_script(const fs::path& path) {
-  constexpr std::array<std::string_view, 5> kExtensions = {".sh", ".bash", ".slurm", ".sbatch",
-                                                           ".job"};
-  const std::string extension = path.extension();
-  if (std::ranges::find(kExtensions, extension) != kExtensions.end()) return true;
+  if (dialects::is_script_name(path.filename().string())) return true;
   // Data that the command names may have no lines at all.
   constexpr size_t kLongestFirstLine = 256;
   std::string first(kLongestFirstLine, '\0');
@@ -103,7 +100,7 @@ std::optional<JobScript> job_script(const UserRun& run, std::vector<std::string>
     for (auto word = command.words.begin(); word != command.words.end(); ++word) {
       const std::string path = path_of_word(*word, engine.folder);
       const bool is_name = word->find_first_of(" \t\n") == std::string::npos;
-      if (path.empty() && is_name && word->ends_with(".sh")) missing.push_back(*word);
+      if (path.empty() && is_name && dialects::is_script_name(*word)) missing.push_back(*word);
       if (path.empty() || !is_script(path)) continue;
       const std::span<const std::string> behind(word + 1, command.words.end());
       JobScript script{*word, path, read_spec_file(path), plain_words(behind),

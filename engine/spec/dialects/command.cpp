@@ -83,7 +83,7 @@ void read_option(const std::string& word, const std::string* next, Ranks& ranks)
 /// The first word behind the training script, or behind the launcher where there is no script.
 size_t first_argument(Arguments words) {
   for (size_t i = 0; i < words.size(); ++i) {
-    if (words[i].ends_with(".py") || (words[i].ends_with(".sh") && words[i] != "sh")) return i + 1;
+    if (words[i].ends_with(".py") || is_script_name(words[i])) return i + 1;
     const bool is_module = words[i] == "-m" && i + 1 < words.size();
     if (is_module && !words[i + 1].starts_with("torch.distributed")) return i + 2;
   }
@@ -477,7 +477,7 @@ std::vector<ScriptVariable> script_variables() {
 void refuse_unread_script(const ShellCommand& training, const Reading& in) {
   const std::string_view script = started_file(training);
   const auto is_program = [](const std::string& word) { return word.ends_with(".py"); };
-  if (!script.ends_with(".sh") || std::ranges::any_of(training.words, is_program)) return;
+  if (!is_script_name(script) || std::ranges::any_of(training.words, is_program)) return;
   std::vector<std::string> variables;
   for (const ScriptVariable& variable : script_variables()) {
     const auto set = training.environment.find(variable.name);

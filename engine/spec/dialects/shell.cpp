@@ -1,5 +1,7 @@
 #include "engine/spec/dialects/shell.h"
 
+#include <algorithm>
+#include <array>
 #include <utility>
 
 #include "engine/spec/dialects/shell_script.h"
@@ -41,6 +43,13 @@ bool has_only_variables(std::string_view word) {
 }
 
 }  // namespace
+
+bool is_script_name(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kEndings = {".sh", ".bash", ".slurm", ".sbatch",
+                                                        ".job"};
+  return std::ranges::any_of(kEndings,
+                             [&](std::string_view ending) { return name.ends_with(ending); });
+}
 
 std::string shell_quoted(const std::string& word) {
   // Variables that were not set when it was read are set where it is run.

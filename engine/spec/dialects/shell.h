@@ -12,7 +12,7 @@ namespace moetune::spec::dialects {
 
 struct ShellCommand {
   std::vector<std::string> words;
-  /// What is assigned before it or exported by now.
+  /// What is assigned before it or exported by now, by `env` and by Slurm's --export, too.
   std::map<std::string, std::string, std::less<>> environment;
 };
 
@@ -54,6 +54,9 @@ ShellScript read_script(std::string_view text, const std::string& source,
                         const ShellView& view = {});
 /// Its commands alone.
 std::vector<ShellCommand> read_shell(std::string_view text, const std::string& source);
+
+/// Whether a file's name is that of a shell's script or of a queue's job.
+bool is_script_name(std::string_view name);
 
 /// A word as a shell reads it back. Only "$NAME" and "${NAME}" are left to the shell: nothing else
 /// in a word is run or replaced.

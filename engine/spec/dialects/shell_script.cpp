@@ -26,6 +26,42 @@ bool has_locals(const ShellValues& words) {
   return std::ranges::find(words, "-g") == words.end();
 }
 
+using Environment = std::map<std::string, std::string, std::less<>>;
+
+/// Sets NAME of "NAME=VALUE". False: the word is none.
+bool take_variable(std::string_view word, Environment& variables) {
+  const size_t equals = word.find('=');
+  if (equals == std::string_view::npos || equals == 0 || !is_name_start(word.front()) ||
+      !std::ranges::all_of(word.substr(0, equals), is_name_part)) {
+    return false;
+  }
+  variables.insert_or_assign(std::string(word.substr(0, equals)),
+                             std::string(word.substr(equals + 1)));
+  return true;
+}
+
+/// "env NAME=VALUE ... COMMAND", wherever it stands, becomes COMMAND. "--export=ALL,NAME=VALUE" of
+/// Slurm stays, and sets its variables too.
+void take_variables(ShellValues& words, Environment& variables) {
+  constexpr std::string_view kExport = "--export=";
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (words[i] == "env" || words[i].ends_with("/env")) {
+      size_t end = i + 1;
+      while (end < words.size() && take_variable(words[end], variables)) ++end;
+      if (end == i + 1) continue;
+      words.erase(words.begin() + static_cast<std::ptrdiff_t>(i),
+                  words.begin() + static_cast<std::ptrdiff_t>(end));
+    } else if (words[i].starts_with(kExport)) {
+      for (std::string_view rest = std::string_view(words[i]).substr(kExport.size());
+           !rest.empty();) {
+        const size_t comma = std::min(rest.find(','), rest.size());
+        take_variable(rest.substr(0, comma), variables);
+        rest.remove_prefix(std::min(comma + 1, rest.size()));
+      }
+    }
+  }
+}
+
 }  // namespace
 
 ScriptReader::ScriptReader(std::string_view text, std::string source, const ShellView& view,
@@ -334,7 +370,9 @@ Truth ScriptReader::end_command() {
   const bool is_exec = words.front() == "exec" && words.size() > 1;
   if (is_exec) words.erase(words.begin());
   look_inside(words);
-  commands_.push_back({std::move(words), environment()});
+  auto variables = environment();
+  take_variables(words, variables);
+  commands_.push_back({std::move(words), std::move(variables)});
   undo(mark);
   if (is_exec) stop_ = Stop::script;
   return Truth::unknown;
@@ -567,8 +605,8 @@ void ScriptReader::redo(Journal changes) {
   }
 }
 
-std::map<std::string, std::string, std::less<>> ScriptReader::environment() {
-  std::map<std::string, std::string, std::less<>> all;
+Environment ScriptReader::environment() {
+  Environment all;
   for (const auto& [name, values] : variables_) {
     if (name == "@") continue;
     std::string text = joined(values);

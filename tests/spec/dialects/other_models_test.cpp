@@ -30,7 +30,10 @@ const std::vector<Refused> kRefused = {
     {kLm, "TP=2 EP=16 bash ./go.sh --moe-grouped-gemm",
      "starts ./go.sh, which was not read and makes the rest of TP=2 EP=16"},
     {kLm, "export GBS=64\nsbatch go.sh --bf16 --seq-length 4096\n", "the rest of GBS=64"},
+    {kLm, "env TP=2 NCCL_DEBUG=INFO bash go.sh --bf16", "the rest of TP=2"},
+    {kLm, "sbatch --export=ALL,TP=2,PP=4 go.slurm --bf16", "starts go.slurm, which was not read"},
     {kLm, "TP=2 bash go.sh --tensor-model-parallel-size 2 --bf16", ""},
+    {kLm, "env TP=2 torchrun pretrain_gpt.py --bf16 --log-env env", ""},
     {kLm, "TP=2 bash go.sh torchrun pretrain_gpt.py --bf16", ""},
     {kLm, "TP=fast bash go.sh --bf16", ""},
     // Primus' command line.

@@ -70,6 +70,7 @@ void JudgedWork::add(const ImportedTrace& trace, const TraceWindow& window,
     const ImportedOp& op = trace.ops[row];
     const HostCall* call = trace.launch_of(op);
     if (call != nullptr && op.start_ns < call->start_ns - kClockErrorNs) ++num_too_early_;
+    if (call != nullptr) ++(is_device_kernel(op) ? num_launched_kernels_ : num_launched_copies_);
     const auto op_ns = static_cast<double>(op.duration_ns());
     const bool is_comm = wide.of(op) == WorkClass::communication;
     if (is_comm) comm_volume_ns_ += op_ns;
@@ -109,7 +110,7 @@ std::optional<NoVerdict> JudgedWork::why_unjudged() const {
                      fmt::format("unknown: clocks differ: {} of {} operations precede their launch",
                                  num_too_early_, num_ops_)};
   }
-  if (num_kernels_ == 0 && num_traced_kernels_ > 0) {
+  if (num_launched_kernels_ == 0 && num_launched_copies_ > 0 && num_traced_kernels_ > 0) {
     return NoVerdict{"no kernels",
                      fmt::format("unknown: none of the {} kernels has its launch in the traces, "
                                  "only copies and fills have",

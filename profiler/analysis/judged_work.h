@@ -37,7 +37,9 @@ class JudgedWork {
  private:
   int64_t longest_ns_ = 0;  ///< of the windows
   int64_t num_ops_ = 0;
-  int64_t num_too_early_ = 0;  ///< of those, that start before their launch does
+  int64_t num_too_early_ = 0;         ///< of those, that start before their launch does
+  int64_t num_launched_kernels_ = 0;  ///< of those, whose launches are in the traces
+  int64_t num_launched_copies_ = 0;   ///< copies and fills
   int64_t num_kernels_ = 0;
   int64_t num_without_length_ = 0;  ///< of those
   int64_t num_traced_kernels_ = 0;  ///< of the whole traces

@@ -215,8 +215,10 @@ std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, const Interv
   std::vector<CauseSegment> segments = explain_window(trace, window, wide);
   if (host.end_ns > window.time.end_ns) {
     // Of the thread that launched what was launched last.
-    const uint32_t last = *std::ranges::max_element(
-        window.ops, {}, [&](uint32_t row) { return trace.ops[row].call; });
+    const uint32_t last = *std::ranges::max_element(window.ops, {}, [&](uint32_t row) {
+      const uint32_t call = trace.ops[row].call;
+      return call == kNoRow ? int64_t{-1} : int64_t{call};
+    });
     segments.push_back({window.time.end_ns, host.end_ns, IdleCause::host, last});
     window.time.end_ns = host.end_ns;
   }

@@ -194,6 +194,28 @@ TraceWindows::TraceWindows(const ImportedTrace& trace, DeviceOps ops)
   }
   // Calls are sorted by start.
   by_launch_ = ops_by_call(trace, [&](const ImportedOp& op) { return is_counted(op); });
+  if (ops == DeviceOps::all) infer_launches();
+}
+
+void TraceWindows::infer_launches() {
+  std::optional<int64_t> launch_ns;  // of the work before
+  for (uint32_t row = 0; row < trace_.ops.size(); ++row) {
+    const ImportedOp& op = trace_.ops[row];
+    if (const HostCall* call = trace_.launch_of(op)) {
+      launch_ns = call->start_ns;
+    } else if (launch_ns && is_counted(op)) {
+      inferred_launches_.emplace_back(row, *launch_ns);
+      by_launch_.push_back(row);
+    }
+  }
+  if (inferred_launches_.empty()) return;
+  std::ranges::stable_sort(by_launch_, {}, [&](uint32_t row) { return launch_ns_of(row); });
+}
+
+int64_t TraceWindows::launch_ns_of(uint32_t row) const {
+  if (const HostCall* call = trace_.launch_of(trace_.ops[row])) return call->start_ns;
+  return std::ranges::lower_bound(inferred_launches_, row, {}, &std::pair<uint32_t, int64_t>::first)
+      ->second;
 }
 
 std::vector<uint32_t> TraceWindows::running_in(const Interval& time) const {
@@ -210,7 +232,7 @@ std::vector<uint32_t> TraceWindows::running_in(const Interval& time) const {
 }
 
 std::vector<uint32_t> TraceWindows::launched_in(const Interval& time) const {
-  const auto start_of = [&](uint32_t row) { return trace_.launch_of(trace_.ops[row])->start_ns; };
+  const auto start_of = [&](uint32_t row) { return launch_ns_of(row); };
   const auto first = std::ranges::lower_bound(by_launch_, time.start_ns, {}, start_of);
   const auto last = std::ranges::lower_bound(by_launch_, time.end_ns, {}, start_of);
   std::vector<uint32_t> rows;
@@ -242,11 +264,8 @@ std::optional<TraceWindow> TraceWindows::make(WindowKind kind, const ImportedSte
     case WindowKind::launched:
       if (by_launch_.empty() || by_launch_.size() == num_counted_) return std::nullopt;
       window.name = "launched in the trace";
-      window.ops.reserve(by_launch_.size());
-      for (size_t row = 0; row < trace_.ops.size(); ++row) {
-        const ImportedOp& op = trace_.ops[row];
-        if (op.call != kNoRow && is_counted(op)) window.ops.push_back(static_cast<uint32_t>(row));
-      }
+      window.ops = by_launch_;
+      std::ranges::sort(window.ops);
       break;
     case WindowKind::step_by_host:
       window.name = fmt::format("step {} by host time", step->number);

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "profiler/analysis/intervals.h"
@@ -88,7 +89,10 @@ enum class DeviceOps : uint8_t {
   /// As other tools count them, for figures that can be compared: without rocprofiler-sdk's copies,
   /// which run on no queue of the file.
   compared,
-  all,  ///< for verdicts; what the file describes as communication is, whatever its name
+  /// For verdicts. What the file describes as communication is, whatever its name. Work whose
+  /// launch
+  /// is lost was launched with the work before it: else the device would count as idle meanwhile.
+  all,
 };
 
 /// Finds and measures windows; computes what they share once. Refers to the trace.
@@ -122,6 +126,9 @@ class TraceWindows {
   [[nodiscard]] bool is_counted(const ImportedOp& op) const {
     return has_copies_ || op.kind != ActivityKind::copy;
   }
+  void infer_launches();
+  /// When the row's call began, or is taken to have begun.
+  [[nodiscard]] int64_t launch_ns_of(uint32_t row) const;
   [[nodiscard]] std::vector<uint32_t> running_in(const Interval& time) const;
   [[nodiscard]] std::vector<uint32_t> launched_in(const Interval& time) const;
   void set_extent(TraceWindow& window) const;
@@ -131,8 +138,9 @@ class TraceWindows {
   size_t num_counted_ = 0;
   WorkClasses nccl_;
   WorkClasses wide_;
-  std::vector<uint32_t> by_launch_;        // launched ops, by the start of their call
-  std::vector<int64_t> latest_end_block_;  // of each block of ops
+  std::vector<uint32_t> by_launch_;  // launched ops, by the start of their call
+  std::vector<std::pair<uint32_t, int64_t>> inferred_launches_;  // of ops without a call, by row
+  std::vector<int64_t> latest_end_block_;                        // of each block of ops
 };
 
 /// The window that verdicts are about: the work that was launched in steps, from the first to the

@@ -21,6 +21,7 @@ namespace {
 
 using nlohmann::json;
 using tests::EventText;
+using tests::Random;
 using tests::says;
 
 ImportedWall verdict_of(const EventText& events) {
@@ -402,6 +403,43 @@ BOOST_AUTO_TEST_CASE(of_walls_that_hide_each_other_the_one_that_takes_time_is_na
   }
   BOOST_TEST(wall.share_ratio < 0.1);
   for (const double ratio : wall.sub_ceilings) BOOST_TEST(ratio < 0.1);
+}
+
+// The device is as busy as before, and when it was told to is not known of these.
+BOOST_AUTO_TEST_CASE(lost_launches_make_no_work_of_the_device_idle) {
+  const auto events_of = [](double gap_us, bool has_steps, int percent_lost) {
+    Random random(7);
+    EventText events;
+    for (int step = 0; step < 6; ++step) {
+      const double start = 20'000.0 * step;
+      if (has_steps) events.range(start, 19'990, "ProfilerStep#" + std::to_string(step));
+      for (int i = 0; i < 20; ++i) {
+        const int id = 20 * step + i + 1;
+        const double at = start + 10 + i * (900 + gap_us);
+        // Behind a gap the launch was late.
+        const double launch = gap_us > 0 ? at - 6 : start + 2 + i / 4.0;
+        if (random.below(100) >= percent_lost) events.call(launch, 4, id);
+        events.kernel(at, 900, id);
+      }
+    }
+    return events;
+  };
+  for (const bool has_steps : {false, true}) {
+    for (const int percent_lost : {0, 10, 30, 60}) {
+      BOOST_TEST_CONTEXT(percent_lost << " % lost, steps " << has_steps) {
+        for (const double gap_us : {0.0, 60.0}) {
+          const ImportedWall wall = verdict_of(events_of(gap_us, has_steps, percent_lost));
+          BOOST_TEST(name_of(wall.label) == "compute", wall.summary);
+          const bool is_told = std::ranges::any_of(
+              wall.evidence, [](const auto& fact) { return fact.name == "without_launch_ratio"; });
+          BOOST_TEST(is_told == (percent_lost > 0));
+        }
+        // A host that is late all the time stays so, or is no longer known to be.
+        const std::string late = name_of(verdict_of(events_of(600, has_steps, percent_lost)).label);
+        BOOST_TEST((late == "host" || (late == "unknown" && percent_lost > 10)), late);
+      }
+    }
+  }
 }
 
 // Launches of kernels are missing, those of copies are there.

@@ -18,11 +18,6 @@
 namespace moetune::reports {
 namespace {
 
-double share_of(const DiagnosisPage& page, std::string_view label) {
-  const auto found = std::ranges::find(page.shares, label, &DiagnosedShare::label);
-  return found == page.shares.end() ? 0 : found->ratio;
-}
-
 std::string cards_of(const DiagnosisPage& page) {
   std::string html = "<dl class=\"cards\">\n";
   html += card("The wall", wall_badge(page.wall),
@@ -31,14 +26,13 @@ std::string cards_of(const DiagnosisPage& page) {
     html += card("Its ceiling", ratio_text(*page.share_ratio),
                  "of a step: more cannot be gained" + meter(*page.share_ratio));
   }
-  if (const auto numbers = communication_of(page)) {
+  if (const auto& numbers = page.communication) {
     html += card("Communication: volume", ratio_text(numbers->volume_ratio),
-                 "of the windows, data moved" + meter(numbers->volume_ratio));
+                 "of the steps, kernels one after the other" + meter(numbers->volume_ratio));
     html += card("exposed", ratio_text(numbers->exposed_ratio),
                  "nothing else ran beside it" + meter(numbers->exposed_ratio));
-    html += card(
-        "blocking", ratio_text(numbers->blocking_ratio),
-        "the run waited for it: transfers, stages, late ranks" + meter(numbers->blocking_ratio));
+    html += card("blocking", ratio_text(numbers->blocking_ratio),
+                 "of that, what the next work waited for" + meter(numbers->blocking_ratio));
   }
   return html + "</dl>\n";
 }
@@ -151,25 +145,6 @@ std::string run_section(const DiagnosisPage& page) {
 }
 
 }  // namespace
-
-std::optional<CommunicationNumbers> communication_of(const DiagnosisPage& page) {
-  if (page.bars.empty()) return std::nullopt;
-  CommunicationNumbers numbers;
-  double whole = 0;
-  for (const DiagnosedBar& window : page.bars) {
-    whole += static_cast<double>(window.window_ns);
-    numbers.volume_ratio += static_cast<double>(window.comm_ns);
-    numbers.exposed_ratio += static_cast<double>(window.exposed_comm_ns);
-  }
-  if (!(whole > 0)) return std::nullopt;
-  numbers.volume_ratio /= whole;
-  numbers.exposed_ratio /= whole;
-  using base::Wall;
-  for (const Wall label : {Wall::communication, Wall::pipeline, Wall::imbalance}) {
-    numbers.blocking_ratio += share_of(page, name_of(label));
-  }
-  return numbers;
-}
 
 std::string render_diagnosis(const DiagnosisPage& page) {
   Page result;

@@ -44,6 +44,15 @@ struct DiagnosedRemedy {
   bool is_for_failure = false;  ///< it may let a failed run go on; false: it saves time
 };
 
+/// Communication's three numbers, as shares of what is judged of a rank: how long its kernels ran,
+/// one after the other, how long nothing ran beside them, and what of that the next work waited
+/// for.
+struct CommunicationNumbers {
+  double volume_ratio = 0;
+  double exposed_ratio = 0;
+  double blocking_ratio = 0;
+};
+
 struct DiagnosisPage {
   std::string title;
   std::string date;              ///< "2026-11-24 10:00 UTC"
@@ -53,21 +62,13 @@ struct DiagnosisPage {
   std::string summary;           ///< a sentence
   std::optional<double> share_ratio;
   std::vector<DiagnosedShare> shares;
-  std::vector<std::string> evidence;  ///< sentences
-  std::vector<DiagnosedBar> bars;     ///< by rank
+  std::vector<std::string> evidence;                  ///< sentences
+  std::vector<DiagnosedBar> bars;                     ///< by rank
+  std::optional<CommunicationNumbers> communication;  ///< empty: the traces have none
   std::vector<DiagnosedRemedy> remedies;
   std::string failure_heading;  ///< of those for a failure: "What would free memory"
   std::vector<std::string> notes;
 };
-
-/// Communication's three numbers: of the windows, how long data moved, how long
-/// nothing covered that, and what of it the run waited for. From 0 to 1; none without traces.
-struct CommunicationNumbers {
-  double volume_ratio = 0;
-  double exposed_ratio = 0;
-  double blocking_ratio = 0;
-};
-std::optional<CommunicationNumbers> communication_of(const DiagnosisPage& page);
 
 std::string render_diagnosis(const DiagnosisPage& page);
 

@@ -45,6 +45,8 @@ inline constexpr OutputKey kDiagnosisKeys[] = {
      "They follow from the step's time and its tokens."},
     {"run.tflops_per_gpu", "number or null", "TFLOP/s",
      "Of one device, as logged: frameworks count differently."},
+    {"run.tflops_is_derived", "true or false", "",
+     "They follow from the tokens and the model's sizes, by Megatron-LM's accounting."},
     {"run.peak_memory_bytes", "integer or null", "bytes", "Of the rank that needs most."},
     {"run.peak_memory.bytes", "integer", "bytes",
      "As logged; peak_memory is null where no log has it."},

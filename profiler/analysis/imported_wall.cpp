@@ -33,6 +33,7 @@ class Judge {
   ImportedWall verdict() {
     ImportedWall wall;
     wall.shares = time_.shares;
+    if (time_.num_ranks > 0) wall.window_ns = time_.windows_ns / time_.num_ranks;
     wall.unknown_ratio = wall.shares[place_of(Wall::unknown)];
     wall.ceilings = wall.shares;
     if (choose(wall)) {

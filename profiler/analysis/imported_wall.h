@@ -49,6 +49,7 @@ struct ImportedWall {
   std::optional<SubCause> hidden_by;  ///< which other one, where that is known
   std::string summary;                ///< a sentence
   std::vector<Evidence> evidence;
+  double window_ns = 0;         ///< that is judged of a rank, the mean of all
   GroupCosts groups;            ///< whose communication it is, and what it costs
   KernelCosts kernels;          ///< what kernels of each class cost, and launching them
   CollectiveMatching matching;  ///< of the traces; empty where fewer than two have device work
@@ -57,8 +58,8 @@ struct ImportedWall {
 /// The traces are those of one run, one for each rank. Throws base::UsageError, which names the
 /// files, where they cannot be: a rank occurs twice, or sizes of the world differ. Rules:
 ///  - Judged is the work launched in steps, from the start of the first to the end of the last on
-///    host and device; without steps, all launched work; else all work. With too little of it there
-///    is no verdict.
+///    host and device; without steps, all launched work; else all work. Work whose launch is lost
+///    was launched with the work before it. With too little work there is no verdict.
 ///  - There is no verdict either where a hundredth of the work starts before its launch (clocks
 ///    differ), without kernels, where a tenth of them has no positive duration, where correlation
 ///    ids are not unique, or where a tenth of their time is of kernels without a name.

@@ -55,7 +55,7 @@ CommandOptions diagnose_options() {
 
 int run_diagnose_command(const CommandOptions& options) {
   const std::vector<std::string> files = options.texts("file");
-  if (files.empty()) {
+  if (files.empty() && !options.has("run")) {
     throw base::UsageError("a folder or file of the run is missing: moetune diagnose FILE...");
   }
   for (const std::string& file : files) check_is_no_command(file);
@@ -85,7 +85,9 @@ int run_diagnose_command(const CommandOptions& options) {
   const RunDiagnosis diagnosis = diagnose_run(files, about);
   if (options.has("report")) {
     const int64_t num_bytes = reports::put_page(
-        reports::render_diagnosis(diagnosis_page(diagnosis, name_of_run(files.front()))), report);
+        reports::render_diagnosis(diagnosis_page(
+            diagnosis, files.empty() ? about.config_source : name_of_run(files.front()))),
+        report);
     std::cerr << fmt::format("{} ({})\n", report, base::format_bytes(num_bytes));
   }
   if (options.wants_json()) {

@@ -342,6 +342,9 @@ RunComparison compare_runs(const RunDiagnosis& before, const RunDiagnosis& after
     throw base::UsageError("the two runs share no figure: each needs a log with steps, or traces");
   }
   const auto status_note = [&](const RunDiagnosis& run, const char* which) {
+    if (!run.other_log.empty()) {
+      comparison.notes.push_back(fmt::format("the {} run: {}", which, run.other_log));
+    }
     if (!run.facts || run.facts->status == ForeignStatus::ok) return;
     comparison.notes.push_back(
         fmt::format("the {} run ended as {}", which, spec::name_of(run.facts->status)));

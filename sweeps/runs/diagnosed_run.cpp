@@ -134,16 +134,33 @@ std::string remedies_text(const RunDiagnosis& diagnosis) {
   return text;
 }
 
-/// `what` says another size of the world than a trace: they are hardly of one run.
-void note_other_world(std::string_view what, int64_t world_size, RunDiagnosis& diagnosis) {
-  for (const profiler::ImportedTrace& trace : diagnosis.traces->traces) {
+/// Where `what` says another size of the world than a trace: that they are hardly of one run. Else
+/// empty.
+std::string other_world_text(std::string_view what, int64_t world_size, const Diagnosis& traces) {
+  for (const profiler::ImportedTrace& trace : traces.traces) {
     const std::optional<int64_t> of_trace = trace.facts.world_size;
     if (!of_trace || *of_trace == world_size) continue;
-    diagnosis.notes.push_back(fmt::format(
+    return fmt::format(
         "{} is of a run of {} ranks, {} of one of {}: they do not seem to be of one run", what,
-        world_size, trace.facts.file, *of_trace));
-    return;
+        world_size, trace.facts.file, *of_trace);
   }
+  return {};
+}
+
+/// Where a step took much longer in one than in the other, what is told of the wall holds for the
+/// traced one alone.
+void note_other_step_time(RunDiagnosis& diagnosis) {
+  constexpr double kOther = 1.5;  // recording alone may take a tenth or two
+  if (!diagnosis.facts->step_time) return;
+  const std::optional<double> traced_s = step_time_s(*diagnosis.traces);
+  const double logged_s = diagnosis.facts->step_time->median_s;
+  if (!traced_s || *traced_s <= 0 || logged_s <= 0) return;
+  if (std::max(*traced_s / logged_s, logged_s / *traced_s) < kOther) return;
+  const auto text = [](double s) { return base::format_ns(static_cast<int64_t>(s * 1e9)); };
+  diagnosis.notes.push_back(
+      fmt::format("a step took {} in the log and {} in the traces: the wall and what changes save "
+                  "are of the traced step",
+                  text(logged_s), text(*traced_s)));
 }
 
 /// Sets the knobs that are one setting of the framework to what holds where it is not said.
@@ -156,6 +173,11 @@ void take_defaults(spec::dialects::Dialect dialect, spec::PlanKnobs& knobs) {
       spec::set_plan_knob(knobs, *knob, fallback);
     }
   }
+}
+
+/// Whether logs and traces are of two runs, and what to change is against the wall of the traces.
+bool is_told_of_traces_alone(const RunDiagnosis& diagnosis) {
+  return !diagnosis.other_log.empty() && !is_out_of_memory(diagnosis);
 }
 
 /// What logs say of a run whose configuration nobody has; for the rest its framework's defaults.
@@ -175,7 +197,7 @@ spec::dialects::RunConfig config_of_facts(const RunDiagnosis& diagnosis) {
   } else {
     take_defaults(config.dialect, config.knobs);
   }
-  if (!diagnosis.facts) return config;
+  if (!diagnosis.facts || is_told_of_traces_alone(diagnosis)) return config;
   const RunFacts& facts = *diagnosis.facts;
   const auto take = [](int32_t& to, const std::optional<int64_t>& from) {
     constexpr int64_t kMost = 1 << 20;
@@ -278,7 +300,8 @@ void note_missing_remedy(const FoundWall& wall, const RunToMend& run, RunDiagnos
 void note_contradictions(const profiler::GroupCosts& groups,
                          const spec::dialects::RunConfig& config, RunDiagnosis& diagnosis) {
   if (config.stated_world_size > 0) {
-    note_other_world("the command", config.stated_world_size, diagnosis);
+    std::string text = other_world_text("the command", config.stated_world_size, *diagnosis.traces);
+    if (!text.empty()) diagnosis.notes.push_back(std::move(text));
   }
   for (std::string& sentence : contradicted_sizes(groups, config.knobs)) {
     diagnosis.notes.push_back(std::move(sentence));
@@ -292,7 +315,8 @@ void add_traced_layout(RunDiagnosis& diagnosis, RunToMend& run) {
   spec::PlanKnobs& knobs = run.config->knobs;
   if (diagnosis.traces) {
     const profiler::GroupCosts& groups = diagnosis.traces->wall.groups;
-    const ParallelSizes said = diagnosis.facts ? diagnosis.facts->parallel : ParallelSizes{};
+    const bool says_sizes = diagnosis.facts && !is_told_of_traces_alone(diagnosis);
+    const ParallelSizes said = says_sizes ? diagnosis.facts->parallel : ParallelSizes{};
     if (run.is_config_known) {
       note_contradictions(groups, *run.config, diagnosis);
       spec::PlanKnobs of_traces;
@@ -377,8 +401,10 @@ std::string named_device(const RunDiagnosis& diagnosis) {
 
 void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   RunToMend run;
-  run.is_config_known = diagnosis.config.has_value();
-  run.config = diagnosis.config ? *diagnosis.config : config_of_facts(diagnosis);
+  // What to change follows from the wall, and that from the traces: not for the run of the logs.
+  const bool is_of_logs = diagnosis.config && diagnosis.config_source.empty();
+  run.is_config_known = diagnosis.config && !(is_of_logs && is_told_of_traces_alone(diagnosis));
+  run.config = run.is_config_known ? *diagnosis.config : config_of_facts(diagnosis);
   // Torchtitan's models have no sizes but by their name.
   const bool is_by_name = run.config->dialect == spec::dialects::Dialect::torchtitan;
   if (is_by_name && run.config->model_name.empty() && diagnosis.facts) {
@@ -538,8 +564,12 @@ RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun&
   }
   if (diagnosis.facts && diagnosis.facts->world_size && diagnosis.traces) {
     const std::vector<std::string>& logs = diagnosis.facts->files;
-    note_other_world(logs.empty() ? "the log" : logs.front(), *diagnosis.facts->world_size,
-                     diagnosis);
+    diagnosis.other_log = other_world_text(logs.empty() ? "the log" : logs.front(),
+                                           *diagnosis.facts->world_size, *diagnosis.traces);
+    if (!diagnosis.other_log.empty()) diagnosis.notes.push_back(diagnosis.other_log);
+  }
+  if (diagnosis.facts && diagnosis.traces && diagnosis.other_log.empty()) {
+    note_other_step_time(diagnosis);
   }
   add_stated_config(files, about, diagnosis);
   if (!diagnosis.config && diagnosis.facts) diagnosis.config = diagnosis.facts->config;

@@ -36,6 +36,7 @@ struct RunDiagnosis {
   std::string config_source;       ///< the file or option that says it; empty: the log
   bool has_unread_config = false;  ///< one was named or found that is not understood
   bool has_other_config = false;   ///< one was named or found that is of another run than the logs
+  std::string other_log;           ///< why the logs are of another run than the traces; empty: not
   /// Its ranks are what a script starts where nobody says otherwise: nothing that fits tells how
   /// many there were.
   bool has_default_world = false;

@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <system_error>
+#include <utility>
 
 #include "profiler/store/store.h"
 #include "sweeps/runs/known_run.h"
@@ -25,11 +27,27 @@ void take_wall(const RunDiagnosis& diagnosis, reports::DiagnosisPage& page) {
   if (wall.at("share_ratio").is_number()) page.share_ratio = wall.at("share_ratio").get<double>();
 }
 
+/// As the evidence has them.
+std::optional<reports::CommunicationNumbers> communication_of(const profiler::ImportedWall& wall) {
+  reports::CommunicationNumbers numbers;
+  bool has_any = false;
+  for (const auto& [name, ratio] : {std::pair{"comm_volume_ns", &numbers.volume_ratio},
+                                    {"comm_exposed_ns", &numbers.exposed_ratio},
+                                    {"comm_blocking_ns", &numbers.blocking_ratio}}) {
+    const auto fact = std::ranges::find(wall.evidence, name, &profiler::Evidence::name);
+    if (fact == wall.evidence.end() || wall.window_ns <= 0) continue;
+    *ratio = fact->value / wall.window_ns;
+    has_any = true;
+  }
+  return has_any ? std::optional(numbers) : std::nullopt;
+}
+
 void take_traces(const Diagnosis& traces, reports::DiagnosisPage& page) {
   for (size_t i = 0; i < traces.wall.shares.size(); ++i) {
     page.shares.push_back({base::name_of(static_cast<base::Wall>(i)), traces.wall.shares[i]});
   }
   page.evidence = evidence_texts(traces);
+  page.communication = communication_of(traces.wall);
   for (const ShownWindow& shown : shown_windows(traces)) {
     page.bars.push_back(diagnosed_bar(*shown.trace, *shown.window));
   }

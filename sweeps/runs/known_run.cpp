@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "engine/spec/model_spec.h"
+#include "kernels/base/error.h"
 #include "kernels/base/units.h"
 #include "sweeps/runs/echoed_config.h"
 #include "sweeps/runs/token_rate.h"
@@ -41,6 +43,23 @@ void take_traces(const RunDiagnosis& diagnosis, KnownRun& run) {
   if (!run.facts.step_time) run.traced_s = step_time_s(*diagnosis.traces);
   for (const profiler::ImportedTrace& trace : diagnosis.traces->traces) {
     if (!run.facts.world_size) run.facts.world_size = trace.facts.world_size;
+  }
+}
+
+/// By the accounting of Megatron-LM (ModelSpec::training_flops_per_token), where tokens and all
+/// sizes of the model are known and no log says them. Whether they are.
+bool compute_tflops(RunFacts& facts) {
+  const bool has_sizes = facts.config && facts.config->model.is_object();
+  if (facts.tflops_per_gpu || !facts.tokens_per_s_per_gpu || !facts.seq_length || !has_sizes) {
+    return false;
+  }
+  try {
+    const spec::ModelSpec model = spec::model_from_json(facts.config->model, "the run's sizes");
+    facts.tflops_per_gpu =
+        *facts.tokens_per_s_per_gpu * model.training_flops_per_token(*facts.seq_length) / 1e12;
+    return true;
+  } catch (const base::UsageError&) {
+    return false;  // a model that no plan has
   }
 }
 
@@ -162,13 +181,18 @@ KnownRun known_run(const RunDiagnosis& diagnosis) {
       facts.config_source = diagnosis.config_source;
     }
   }
-  if (is_one_run) derive_tokens(run.traced_s, facts);
+  if (is_one_run) {
+    derive_tokens(run.traced_s, facts);
+    run.is_tflops_derived = compute_tflops(facts);
+  }
   return run;
 }
 
 json known_json(const RunDiagnosis& diagnosis, const json& of_traces) {
-  const RunFacts facts = known_run(diagnosis).facts;
+  const KnownRun known = known_run(diagnosis);
+  const RunFacts& facts = known.facts;
   json run = to_json(facts);
+  run["tflops_is_derived"] = known.is_tflops_derived;
   if (!diagnosis.facts) {
     for (const char* key : {"status", "num_steps"}) run[key] = nullptr;
   }
@@ -231,7 +255,10 @@ std::vector<std::pair<std::string, std::string>> fact_lines(const RunDiagnosis& 
     speed.push_back(fmt::format("{:.0f} tokens/s a GPU", *facts.tokens_per_s_per_gpu));
   }
   if (facts.tflops_per_gpu) {
-    speed.push_back(fmt::format("{:.1f} TFLOP/s a GPU as logged", *facts.tflops_per_gpu));
+    speed.push_back(
+        known.is_tflops_derived
+            ? fmt::format("{:.3g} TFLOP/s a GPU by the model's sizes", *facts.tflops_per_gpu)
+            : fmt::format("{:.1f} TFLOP/s a GPU as logged", *facts.tflops_per_gpu));
   }
   add_line("speed", fmt::format("{}", fmt::join(speed, ", ")));
   add_line("memory", rank_memory_text(facts));

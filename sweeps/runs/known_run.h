@@ -15,6 +15,7 @@ namespace moetune::sweeps {
 struct KnownRun {
   RunFacts facts;                  ///< what logs say wins, then traces
   std::optional<double> traced_s;  ///< of a step, by the traces; set where no log says it
+  bool is_tflops_derived = false;  ///< from tokens and the model's sizes, as no log says it
 };
 KnownRun known_run(const RunDiagnosis& diagnosis);
 

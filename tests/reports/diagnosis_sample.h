@@ -20,6 +20,7 @@ inline reports::DiagnosisPage sample_diagnosis(const std::string& text = "") {
   page.sub_cause = text + "transfer";
   page.summary = text + "communication: 31.2 % of the time (transfer)";
   page.share_ratio = 0.312;
+  page.communication = {.volume_ratio = 0.406, .exposed_ratio = 0.312, .blocking_ratio = 0.287};
   page.shares = {{"communication", 0.312}, {"host", 0.081}, {"pipeline", 0.054},
                  {"imbalance", 0.021},     {"memory", 0.0}, {"compute", 0.512},
                  {"unknown", 0.02}};

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine/spec/dialects/run_config.h"
+#include "engine/spec/model_spec.h"
 #include "reports/diagnosis_page.h"
 #include "sweeps/runs/compared_runs.h"
 #include "sweeps/runs/diagnosis_report.h"
@@ -90,6 +91,34 @@ BOOST_AUTO_TEST_CASE(a_command_says_what_the_log_does_not) {
   BOOST_TEST(line_of(diagnosis, "model") == "4 layers, hidden size 64, 4 heads");
   BOOST_TEST(line_of(diagnosis, "config").starts_with(folder.path + "/run.sh: --bf16 --num-layers"),
              line_of(diagnosis, "config"));
+}
+
+// 6 times the multiplications of a token forward: see ModelSpec::training_flops_per_token.
+BOOST_AUTO_TEST_CASE(tflops_follow_from_sizes_where_no_log_says_them) {
+  const Folder folder;
+  std::string steps;
+  for (int step = 1; step <= 9; ++step) {
+    std::string line = golden_logs::megatron_step(step);
+    const size_t at = line.find(" throughput per GPU");
+    if (at != std::string::npos) line.erase(at, line.find('|', at) + 1 - at);
+    steps += line;
+  }
+  folder.write("train.log", steps);
+  const std::string sizes =
+      "--global-batch-size 64 --untie-embeddings-and-output-weights "
+      "--disable-bias-linear --swiglu ";
+  folder.write("run.sh", command_with(sizes));
+  BOOST_TEST(to_json(folder.diagnosis())["run"]["tflops_per_gpu"].is_null());
+  folder.write("run.sh", command_with(sizes + "--vocab-size 1000"));
+  const RunDiagnosis diagnosis = folder.diagnosis();
+  const json run = to_json(diagnosis)["run"];
+  BOOST_TEST_REQUIRE(run["tflops_is_derived"] == true);
+  const spec::ModelSpec model = spec::model_from_json(diagnosis.config->model, "test");
+  BOOST_TEST(
+      run["tflops_per_gpu"].get<double>() == 512.0 * model.training_flops_per_token(128) / 1e12,
+      boost::test_tools::tolerance(1e-9));
+  BOOST_TEST(line_of(diagnosis, "speed").ends_with("TFLOP/s a GPU by the model's sizes"),
+             line_of(diagnosis, "speed"));
 }
 
 BOOST_AUTO_TEST_CASE(a_command_alone_is_told) {

@@ -2,6 +2,7 @@
 #include "sweeps/runs/run_folder.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@
 #include <thread>
 
 #include "kernels/base/error.h"
+#include "sweeps/runs/compared_runs.h"
 #include "sweeps/runs/diagnosed_run.h"
 #include "tests/import/trace_texts.h"
 #include "tests/profiler/temp_folder.h"
@@ -336,6 +338,38 @@ BOOST_AUTO_TEST_CASE(traces_of_another_world_than_the_log_are_noted) {
   BOOST_TEST(std::ranges::count(notes_for("4"), note) == 1);
   for (const std::string& one : notes_for("8")) {
     BOOST_TEST(one.find("one run") == std::string::npos, one);
+  }
+  // What to change is against the wall of the traces, for the run that they are of.
+  const RunDiagnosis apart = diagnose_run({root.string()}, {});
+  BOOST_TEST(apart.other_log.empty());
+  notes_for("4");
+  const RunDiagnosis beside = diagnose_run({root.string()}, {});
+  BOOST_TEST(beside.other_log == note);
+  const std::vector<std::string> compared = compare_runs(beside, apart).notes;
+  BOOST_TEST(std::ranges::count(compared, "the first run: " + note) == 1);
+}
+
+// 40 kernels of 99 us, in a log whose steps take a second.
+BOOST_AUTO_TEST_CASE(steps_of_another_length_than_the_log_says_are_noted) {
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("run");
+  for (const double step_us : {4'000.0, 950'000.0}) {
+    tests::EventText events;
+    for (int step = 0; step < 3; ++step) {
+      const double start = 10 + step * step_us;
+      events.range(start, step_us - 1, "ProfilerStep#" + std::to_string(step));
+      for (int i = 0; i < 40; ++i) {
+        const int id = 40 * step + i + 1;
+        events.call(start + i, 1, id).kernel(start + 60 + i * step_us / 41, 90, id);
+      }
+    }
+    write(root / "rank0.json", events.json());
+    write(root / "train.log", golden_logs::megatron_steps(1, 9));
+    const std::vector<std::string> notes = diagnose_run({root.string()}, {}).notes;
+    const bool is_noted = std::ranges::any_of(notes, [](const std::string& note) {
+      return note.starts_with("a step took 1.00 s in the log and ");
+    });
+    BOOST_TEST(is_noted == (step_us < 900'000), fmt::format("{}", fmt::join(notes, "; ")));
   }
 }
 

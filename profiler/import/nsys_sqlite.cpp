@@ -137,6 +137,13 @@ class NsysReader {
       // Old exports, and those that somebody wrote himself, may lack the process: all is one then.
       if (has && !tables_.has_column(table.name, "globalPid")) uses_pids_ = false;
     }
+    if (!has_table && tables_.has("trial") && tables_.has("sweep")) {
+      throw base::UsageError(fmt::format(
+          "{}: is a runs database of moetune, expected what a run of another framework has left; "
+          "'moetune show' and 'moetune report' tell the walls of its trials, 'moetune trace' "
+          "writes the trace of one",
+          tables_.path()));
+    }
     if (!has_table) {
       throw base::UsageError(fmt::format(
           "{}: is an SQLite file without {}, expected what 'nsys export --type sqlite' writes of a "

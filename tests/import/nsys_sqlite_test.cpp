@@ -341,6 +341,9 @@ BOOST_AUTO_TEST_CASE(a_hostile_file_ends_in_a_sentence) {
          "without CUPTI_ACTIVITY_KIND_KERNEL");
   expect(drop + "CREATE VIRTUAL TABLE CUPTI_ACTIVITY_KIND_KERNEL USING fts5(start, end)",
          "without CUPTI_ACTIVITY_KIND_KERNEL");
+  expect(drop + "CREATE TABLE sweep (id INTEGER); CREATE TABLE trial (id INTEGER)",
+         "is a runs database of moetune, expected what a run of another framework has left; "
+         "'moetune show' and 'moetune report'");
   expect("DELETE FROM CUPTI_ACTIVITY_KIND_KERNEL", "holds no device work");
   const std::string set = "UPDATE CUPTI_ACTIVITY_KIND_KERNEL SET ";
   expect(set + "start = 'soon'", "row 1: start is 'soon', expected a whole number of 64 bits");

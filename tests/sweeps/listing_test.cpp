@@ -434,7 +434,7 @@ BOOST_AUTO_TEST_CASE(no_trace_is_no_file) {
   check_refused({"trace", db, "7"}, 2, {"--out FILE"});
   check_refused({"trace", db, "7", "--out", out, "--format", "svg"}, 2, {"--format", "svg"});
   check_refused({"trace", db, "7", "--from", db, "--out", out}, 2, {"--from"});
-  check_refused({"trace", "--from", db, "--out", out}, 2, {db, "is an SQLite file without"});
+  check_refused({"trace", "--from", db, "--out", out}, 2, {db, "is a runs database of moetune"});
   check_refused({"trace", db, "7", "--out", folder.file("none/trace.json")}, 2,
                 {"none/trace.json", "--out needs a folder"});
   check_refused({"trace", db, "70", "--out", out}, 2, {"70"});

@@ -19,6 +19,7 @@
 #include "profiler/store/store.h"
 #include "sweeps/planning/machines.h"
 #include "sweeps/planning/named_files.h"
+#include "sweeps/planning/rates_file.h"
 #include "sweeps/planning/row_files.h"
 #include "sweeps/runs/run_facts.h"
 #include "sweeps/runs/run_folder.h"
@@ -114,6 +115,12 @@ std::vector<MeasuredSample> samples_of_database(const std::string& path,
             "nothing of shares of them: left out");
       }
       continue;
+    }
+    if (spec.hardware.peak_flops_per_s < kSlowestGpu && told.insert("slow").second) {
+      notes.push_back(
+          fmt::format("trials on {}: peak_flops_per_s is {:.2g}, which no GPU that plans are for "
+                      "has; rates of a CPU say nothing of theirs",
+                      spec.hardware.name, spec.hardware.peak_flops_per_s));
     }
     const spec::MegatronFlags flags = spec::megatron_flags(spec.model, spec.training, spec.dtype,
                                                            spec.knobs, spec.hardware.num_devices());

@@ -79,6 +79,7 @@ BOOST_FIXTURE_TEST_CASE(rates_are_fitted_to_stored_trials, RealEngine) {
   const std::string file = folder.file("rates.json");
   const Answer made = run({"calibrate", "--db", db, "--out", file});
   BOOST_TEST_REQUIRE(made.code == 0, made.err);
+  BOOST_TEST(made.err.find("rates of a CPU say nothing of theirs") != std::string::npos, made.err);
   const json rates = json::parse(tests::read_text(file));
   BOOST_TEST(rates["basis"] == "1 stored trial");
   BOOST_TEST_REQUIRE(rates["cases"].size() == 1U);

@@ -19,6 +19,7 @@
 #include "embedded/kReportStyle.h"
 #include "embedded/kReportTemplate.h"
 #include "kernels/base/error.h"
+#include "kernels/base/utf8.h"
 #include "reports/html.h"
 
 namespace moetune::reports {
@@ -132,7 +133,14 @@ void check_target(const std::string& database_path, const std::string& output_pa
   namespace fs = std::filesystem;
   const fs::path target(output_path);
   std::error_code ignored;
-  const fs::file_status status = fs::status(target, ignored);
+  std::error_code error;
+  const fs::file_status status = fs::status(target, error);
+  // A name that is too long, or a link to itself.
+  if (status.type() == fs::file_type::none) {
+    constexpr size_t kMostBytes = 200;
+    throw base::UsageError(
+        fmt::format("{}: {}", base::shortened(output_path, kMostBytes), error.message()));
+  }
   if (fs::is_directory(status)) {
     throw base::UsageError(
         fmt::format("{}: is a folder; {} takes the name of the HTML file", output_path, option));

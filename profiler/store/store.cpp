@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "kernels/base/utf8.h"
 #include "profiler/store/db.h"
 #include "profiler/store/internal.h"
 #include "profiler/store/schema.h"
@@ -19,9 +20,12 @@ namespace moetune::store {
 namespace {
 
 void check_exists(const std::string& path) {
-  if (!std::filesystem::exists(path)) {
+  std::error_code ignored;  // also of a name that is too long: no file has it
+  if (!std::filesystem::exists(path, ignored)) {
+    constexpr size_t kMostBytes = 1000;
     throw base::UsageError(
-        fmt::format("{}: there is no such database; name a file written by 'moetune sweep'", path));
+        fmt::format("{}: there is no such database; name a file written by 'moetune sweep'",
+                    base::shortened(path, kMostBytes)));
   }
 }
 

@@ -31,12 +31,8 @@ int run_bisect_configs(const CommandOptions& options, const std::string& databas
     throw base::UsageError(fmt::format(
         "--configs needs two files, the good one and the bad one, not {}", files.size()));
   }
-  for (const char* other : {"repo", "good", "bad", "spec", "build", "run", "scratch", "build-limit",
-                            "run-limit", "all-parents"}) {
-    if (options.has(other)) {
-      throw base::UsageError(fmt::format("--configs and --{} do not go together", other));
-    }
-  }
+  options.refuse_beside("--configs", {"repo", "good", "bad", "spec", "build", "run", "scratch",
+                                      "build-limit", "run-limit", "all-parents"});
   const Loaded<spec::TrialSpec> good = load_trial(files[0]);
   const Loaded<spec::TrialSpec> bad = load_trial(files[1]);
   check_can_run(good.spec, files[0]);

@@ -36,7 +36,8 @@ int run_db_command(const CommandOptions& options) {
   // A sweep that is running goes on with the schema it opened. Without a file there is nothing to
   // lock; the store says so.
   std::optional<SweepLock> lock;
-  if (std::filesystem::exists(path)) lock.emplace(path);
+  std::error_code ignored;
+  if (std::filesystem::exists(path, ignored)) lock.emplace(path);
   const int before = store::Store::upgrade(path);
   const int now = store::Store::schema_version();
   std::cout << (before == now

@@ -264,6 +264,14 @@ CommandOptions estimate_options() {
 }
 
 int run_estimate_command(const CommandOptions& options) {
+  // What prices one kind of run says nothing of another.
+  if (options.has("spec")) {
+    options.refuse_beside("SPEC", {"hardware", "gpus", "model", "dialect", "calibration"});
+  }
+  if (options.has("rows")) {
+    options.refuse_beside("--rows", {"hardware", "gpus", "model", "dialect", "imbalance", "set"});
+  }
+  if (options.has("run")) options.refuse_beside("--run", {"set"});
   const Calibration calibration = options.has("calibration")
                                       ? load_calibration(options.text("calibration"))
                                       : default_calibration();

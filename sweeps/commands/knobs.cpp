@@ -9,6 +9,7 @@
 
 #include "engine/spec/megatron_flags.h"
 #include "engine/spec/plan_knobs.h"
+#include "kernels/base/error.h"
 #include "sweeps/commands/commands.h"
 #include "sweeps/commands/options.h"
 #include "sweeps/table.h"
@@ -45,7 +46,11 @@ int print_plan_knobs() {
 }  // namespace
 
 int run_knobs_command(const CommandOptions& options) {
-  if (options.has("plans")) return print_plan_knobs();
+  if (options.has("plans")) {
+    options.refuse_beside("--plans", {"markdown"});
+    if (options.wants_json()) throw base::UsageError("--plans are listed as text alone");
+    return print_plan_knobs();
+  }
   if (options.has("markdown")) {
     std::cout << spec::knobs_markdown();
     return 0;

@@ -185,6 +185,13 @@ double CommandOptions::ratio(const std::string& option, double min, double max,
   return number;
 }
 
+void CommandOptions::refuse_beside(std::string_view what,
+                                   const std::vector<const char*>& others) const {
+  for (const char* other : others) {
+    if (has(other)) throw UsageError(fmt::format("{} and --{} do not go together", what, other));
+  }
+}
+
 bool CommandOptions::wants_json() const {
   const std::string format = text("format");
   if (format.empty() || format == "text") return false;

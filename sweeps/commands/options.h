@@ -73,6 +73,9 @@ class CommandOptions {
   [[nodiscard]] double ratio(const std::string& option, double min, double max,
                              double otherwise) const;
   [[nodiscard]] bool wants_json() const;
+  /// Throws base::UsageError if one of `others` is given, options that mean nothing beside `what`
+  /// ("--rows").
+  void refuse_beside(std::string_view what, const std::vector<const char*>& others) const;
   /// The database and one more word, given as "--db PATH WORD" or as "PATH WORD" (positional option
   /// "id").
   [[nodiscard]] std::pair<std::string, std::string> database_and_word(const char* what) const;

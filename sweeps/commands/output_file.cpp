@@ -13,6 +13,7 @@
 #include "kernels/base/error.h"
 #include "profiler/store/untrusted_json.h"
 #include "reports/page.h"
+#include "sweeps/load.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -98,8 +99,13 @@ void check_output(const std::string& path, OutputKind kind, const std::string& o
   }
   if (kind == OutputKind::page) return reports::check_target("", path, option);
   std::error_code ignored;
+  std::error_code error;
   const fs::path folder = fs::absolute(path, ignored).parent_path();
-  const fs::file_status status = fs::status(path, ignored);
+  const fs::file_status status = fs::status(path, error);
+  // A name that is too long, or a link to itself.
+  if (status.type() == fs::file_type::none) {
+    throw base::UsageError(fmt::format("{}: {}", shown_path(path), error.message()));
+  }
   if (fs::is_directory(status) || !fs::is_directory(folder, ignored)) {
     throw base::UsageError(
         fmt::format("{}: {} needs a folder that exists and may be written", path, option));

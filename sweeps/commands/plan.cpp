@@ -561,6 +561,11 @@ void PlanCommand::write_page() {
 
 }  // namespace
 
-int run_plan_command(const CommandOptions& options) { return PlanCommand(options).run(); }
+int run_plan_command(const CommandOptions& options) {
+  if (options.has("dialect") && !options.has("against")) {
+    throw base::UsageError("--dialect needs --against");
+  }
+  return PlanCommand(options).run();
+}
 
 }  // namespace moetune::sweeps

@@ -28,6 +28,7 @@ CommandOptions schema_options() {
 
 int run_schema_command(const CommandOptions& options) {
   if (options.has("markdown")) {
+    if (options.has("kind")) options.refuse_beside("KIND", {"markdown"});
     std::cout << spec::formats_markdown() << files_markdown() << outputs_markdown();
     return 0;
   }

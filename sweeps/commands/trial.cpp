@@ -110,7 +110,9 @@ int run_trial_command(const CommandOptions& options) {
                {options.text("spec"), options.text("db")});
   Loaded<spec::TrialSpec> loaded = options.trial();
   const std::string file = options.text("spec");
+  const std::chrono::seconds step_limit(options.seconds("step-limit", 1, 60));
   if (options.has("print-spec")) {
+    options.refuse_beside("--print-spec", {"db", "trace-out", "launch"});
     std::cout << spec::to_json(loaded.spec).dump(2) << "\n";
     return 0;
   }
@@ -132,7 +134,7 @@ int run_trial_command(const CommandOptions& options) {
   loop_options.runner.launcher = launcher;
   loop_options.runner.folder = running_folder(database);
   loop_options.runner.judges_divergence = true;
-  loop_options.runner.step_limit = std::chrono::seconds(options.seconds("step-limit", 1, 60));
+  loop_options.runner.step_limit = step_limit;
   Session session = open_session(database, single_trials_row(request.spec));
   const TextSnapshot snapshot(database, loaded.text);
   loop_options.runner.text_path = snapshot.path();

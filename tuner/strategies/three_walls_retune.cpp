@@ -77,8 +77,8 @@ bool ThreeWalls::retune_once() {
   decide(Phase::retune, DecisionKind::note,
          contenders.empty()
              ? "The playbook names no remedy in this space that is worth a trial."
-             : fmt::format("{} remedies were measured for this configuration; none of them showed "
-                           "a large enough gain.",
+             : fmt::format("Remedies measured for this configuration: {}; none showed a large "
+                           "enough gain.",
                            contenders.size()));
   return false;
 }

@@ -149,7 +149,7 @@ struct EndOfProcess {
   int code = 0;
   bool may_be_other = false;        ///< it may have run beside the ranks
   std::string_view forced_by = "";  ///< who killed it though it had not failed; empty: nobody
-  std::string_view more = "";       ///< behind the words of the code
+  bool is_first_seen = false;       ///< the first that torchrun saw
 };
 
 const FailureForm& form_of(const EndOfProcess& end) {
@@ -165,9 +165,11 @@ const FailureForm& form_of(const EndOfProcess& end) {
 
 void add_end(LogCollector& log, const EndOfProcess& end) {
   std::string detail = end.forced_by.empty() ? exit_words(end.code) : std::string(end.forced_by);
-  detail += end.more;
+  if (end.is_first_seen) detail += ", the first that torchrun saw";
   Failure* failure = log.add_failure(form_of(end), end.rank, detail);
-  if (failure != nullptr) failure->exit_code = end.code;
+  if (failure == nullptr) return;
+  failure->exit_code = end.code;
+  failure->is_first_seen = end.is_first_seen;
 }
 
 /// Adds the end of a process by a signal.
@@ -176,8 +178,7 @@ void add_signalled(int signal, int rank, bool may_be_other, LogCollector& log) {
   add_end(log, {.rank = rank,
                 .code = -signal,
                 .may_be_other = may_be_other,
-                .forced_by = is_forced ? "SIGKILL of Slurm, as the step was ended" : "",
-                .more = ""});
+                .forced_by = is_forced ? "SIGKILL of Slurm, as the step was ended" : ""});
 }
 
 /// The form with words of its own for a signal; null: there is none.
@@ -309,7 +310,7 @@ bool read_exit_code(const FailureForm& form, std::string_view text, size_t at, L
                 .code = exit_code,
                 .may_be_other = false,
                 .forced_by = is_forced ? kForced : "",
-                .more = is_root ? ", the first that torchrun saw" : ""});
+                .is_first_seen = is_root});
   return true;
 }
 

@@ -13,7 +13,7 @@
 #include "sweeps/runs/log_collector.h"
 #include "sweeps/runs/out_of_memory.h"
 #include "sweeps/runs/text_scan.h"
-#include "sweeps/runs/waiting_ranks.h"
+#include "sweeps/runs/waiting_lines.h"
 
 namespace moetune::sweeps {
 namespace {
@@ -41,169 +41,18 @@ using processes::read_step_end;
 using processes::read_task;
 using processes::read_zsh;
 using processes::read_zsh_job;
-
-/// "[Rank 5]" or "Rank 5," in the line itself; -1 where it does not say.
-int named_rank(std::string_view text) {
-  for (const std::string_view key : {"[Rank ", "Rank "}) {
-    const int rank = log_text::rank_of(integer_behind(text, key));
-    if (rank >= 0) return rank;
-  }
-  return -1;
-}
+using waiting::read_collective_timeout;
+using waiting::read_deepep;
+using waiting::read_gloo_timeout;
+using waiting::read_monitored_barrier;
+using waiting::read_store_barrier;
+using waiting::read_store_timeout;
+using waiting::read_work_queue;
 
 bool read_queue_error(const FailureForm& form, std::string_view text, size_t at,
                       LogCollector& log) {
   log.prove_rocm();
   log.add_failure(form, text.substr(text.find("HSA_", at)));
-  return true;
-}
-
-/// "PG GUID 14(EXPERT_MODEL_PARALLEL_GROUP) Rank 5": the name, or the number where it has none.
-void read_group(std::string_view text, CollectiveTimeout& timeout) {
-  const auto group = behind(text, "PG GUID ");
-  if (!group) return;
-  const std::string_view number = log_text::up_to(*group, "( ");
-  const bool has_name = group->substr(number.size()).starts_with('(');
-  timeout.group_id = log_text::printable(number, 80);
-  timeout.group = log_text::printable(
-      has_name ? log_text::up_to(group->substr(number.size() + 1), ")") : number, 80);
-}
-
-bool read_collective_timeout(const FailureForm& form, std::string_view text, size_t at,
-                             LogCollector& log) {
-  const std::string_view rest = text.substr(at);
-  // The rank in brackets is that of the group; the launcher's is that of the run.
-  const int rank = log.rank() >= 0 ? log.rank() : named_rank(text.substr(0, at));
-  CollectiveTimeout timeout;
-  timeout.time_s = log.time();
-  timeout.sequence = integer_behind(rest, "SeqNum=").value_or(-1);
-  timeout.num_elements = integer_behind(rest, "NumelIn=").value_or(-1);
-  timeout.waited_ms = integer_behind(rest, ") ran for ").value_or(-1);
-  if (const auto operation = behind(rest, "OpType=")) {
-    timeout.operation = log_text::printable(log_text::up_to(*operation, ",) "), 40);
-  }
-  read_group(text.substr(0, at), timeout);
-  // Of several that one rank waits for the first is the nearest to the root.
-  CollectiveTimeout& known = log.timeout_of(rank);
-  if (known.operation.empty()) {
-    const bool is_of_other =
-        !timeout.group_id.empty() && !known.group_id.empty() && timeout.group_id != known.group_id;
-    if (!is_of_other) {
-      timeout.last_enqueued = known.last_enqueued;
-      timeout.last_completed = known.last_completed;
-    }
-    timeout.enqueued_in = std::move(known.enqueued_in);
-    if (timeout.group_id.empty()) {
-      timeout.group_id = known.group_id;
-      timeout.group = known.group;
-    }
-    known = timeout;
-  }
-  Failure* failure = log.add_failure(form, rank, "");
-  if (failure != nullptr) failure->timeout = timeout;
-  return true;
-}
-
-/// "Timed out waiting 60000ms for send operation to complete": gloo's, of a pair of ranks.
-bool read_gloo_timeout(const FailureForm& form, std::string_view text, size_t at,
-                       LogCollector& log) {
-  const std::string_view rest = text.substr(at);
-  const auto waited = leading_integer(rest.substr(form.anchor.size()));
-  const auto operation = behind(rest, "ms for ");
-  if (!waited || !operation || operation->find(" operation to complete") == std::string_view::npos)
-    return false;
-  CollectiveTimeout& timeout = log.timeout_of(log.rank());
-  timeout.waited_ms = *waited;
-  timeout.operation =
-      fmt::format("a {} over gloo", log_text::printable(log_text::up_to(*operation, " "), 40));
-  Failure* failure = log.add_failure(form, "");
-  if (failure != nullptr) failure->timeout = timeout;
-  return true;
-}
-
-/// "Rank 5 failed to pass monitoredBarrier in 600000 ms", "[Rank 0]: Ranks 3, 5 failed to ...".
-bool read_monitored_barrier(const FailureForm& form, std::string_view text, size_t at,
-                            LogCollector& log) {
-  constexpr size_t kMostMissing = 65'536;
-  const size_t word = text.rfind("Rank", at);
-  if (word == std::string_view::npos) return false;
-  const size_t first = text.find_first_of("0123456789", word);
-  if (first >= at) return false;
-  const std::string_view list = text.substr(first, at - first);
-  std::vector<int> missing;
-  for (std::string_view rest = list; !rest.empty() && missing.size() < kMostMissing;) {
-    const int rank = log_text::rank_of(leading_integer(rest));
-    if (rank < 0) return false;
-    missing.push_back(rank);
-    rest.remove_prefix(std::min(rest.find_first_of(","), rest.size() - 1) + 1);
-  }
-  const auto waited_ms = leading_integer(text.substr(at + form.anchor.size()));
-  std::string detail = fmt::format("{} {} did not come", missing.size() == 1 ? "rank" : "ranks",
-                                   log_text::printable(list));
-  if (waited_ms && *waited_ms > 0) {
-    detail += " in " + words_of_seconds(static_cast<double>(*waited_ms) / 1e3);
-  }
-  Failure* failure = log.add_failure(form, detail);
-  if (failure != nullptr) failure->missing_ranks = std::move(missing);
-  return true;
-}
-
-/// "Timed out initializing process group in store based barrier on rank: 3, for key: ...".
-bool read_store_barrier(const FailureForm& form, std::string_view text, size_t at,
-                        LogCollector& log) {
-  const int named = log_text::rank_of(leading_integer(text.substr(at + form.anchor.size())));
-  log.add_failure(form, log.rank() >= 0 ? log.rank() : named, text);
-  return true;
-}
-
-/// "DistStoreError: Socket Timeout" of PyTorch's store, "store->get('0') got error: wait timeout
-/// after 600000ms". Whoever uploads or downloads says "error: Socket Timeout", too.
-bool read_store_timeout(const FailureForm& form, std::string_view text, size_t at,
-                        LogCollector& log) {
-  const std::string_view front = text.substr(0, at);  // up to the letter in front of "rror"
-  const bool is_class = front.size() >= 2 && front.ends_with('E') &&
-                        std::isalpha(static_cast<unsigned char>(front[front.size() - 2])) != 0;
-  if (!is_class && !front.ends_with(" got e")) return false;
-  log.add_failure(form, text);
-  return true;
-}
-
-/// The level of a line of PyTorch's logger: 'W' of "[W304 05:06:07.089 TCPStore.cpp:125] ...". 0:
-/// of another one.
-char torch_level(std::string_view text) {
-  if (text.size() < 3 || text[0] != '[') return 0;
-  const bool is_level = text[2] == ' ' || std::isdigit(static_cast<unsigned char>(text[2])) != 0;
-  return is_level ? text[1] : '\0';
-}
-
-/// "last enqueued NCCL work: 80, last completed NCCL work: 76", in newer ones without NCCL. -1 is
-/// nothing: the watchdog has nothing to wait for. Where all is well it may say so now and then.
-bool read_work_queue(const FailureForm&, std::string_view text, size_t at, LogCollector& log) {
-  if (torch_level(text) == 'I') return false;
-  const std::string_view rest = text.substr(at);
-  const auto enqueued = integer_behind(rest, "work: ");
-  if (!enqueued) return false;
-  const int rank = log.rank() >= 0 ? log.rank() : named_rank(text);
-  CollectiveTimeout& timeout = log.timeout_of(rank);
-  const auto done = behind(rest, "last completed ");
-  const int64_t completed = done ? integer_behind(*done, "work: ").value_or(-1) : -1;
-  if (done && *enqueued > completed) timeout.has_open_work = true;
-  CollectiveTimeout said;
-  read_group(text.substr(0, at), said);
-  constexpr size_t kMostGroups = 64;
-  const bool has_room =
-      timeout.enqueued_in.size() < kMostGroups || timeout.enqueued_in.contains(said.group_id);
-  if (!said.group_id.empty() && has_room) timeout.enqueued_in[said.group_id] = *enqueued;
-  const bool is_of_other =
-      !said.group_id.empty() && !timeout.group_id.empty() && said.group_id != timeout.group_id;
-  if (is_of_other) return true;
-  timeout.last_enqueued = *enqueued;
-  if (timeout.group_id.empty()) {
-    timeout.group_id = said.group_id;
-    timeout.group = said.group;
-  }
-  if (done) timeout.last_completed = completed;
-  if (*enqueued == -1) log.add_failure(failure_form("nccl-idle"), rank, "");
   return true;
 }
 
@@ -213,9 +62,10 @@ bool read_bad_number(const FailureForm& form, std::string_view text, size_t at, 
   if (const auto message = behind(text, "message='")) detail = log_text::up_to(*message, "'");
   const auto iteration = integer_behind(text, "iteration ");
   std::string sentence(detail);
-  if (iteration) sentence += fmt::format(" in iteration {}", *iteration);
+  // Who calls Megatron-LM's parts without its loop says -1.
+  if (iteration && *iteration >= 0) sentence += fmt::format(" in iteration {}", *iteration);
   // "Unexpected result nan on rank 0 at iteration #3 invocation #1".
-  int rank = named_rank(text);
+  int rank = log_text::named_rank(text);
   if (rank < 0) rank = log_text::rank_of(integer_behind(text, " on rank "));
   Failure* failure = log.add_failure(form, rank, sentence);
   if (failure != nullptr && iteration && *iteration > 0) failure->after_step = *iteration - 1;
@@ -257,6 +107,20 @@ bool read_kernel_failure(const FailureForm& form, std::string_view text, size_t 
   return true;
 }
 
+/// "Last error:" of NCCL: what failed stands on the next line, if anything does.
+bool read_last_error(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
+  const bool is_whole = log_text::bare(text.substr(at + form.anchor.size())).empty();
+  if (is_whole) log.expect_detail(form.name);
+  return false;
+}
+
+/// "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD".
+bool read_mpi_abort(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
+  const int rank = log_text::rank_of(leading_integer(text.substr(at + form.anchor.size())));
+  log.add_failure(form, rank, text.substr(at));
+  return true;
+}
+
 /// What srun says of itself.
 bool read_srun(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
   if (text.substr(0, at).find("srun: error: ") == std::string_view::npos) return false;
@@ -285,7 +149,7 @@ bool read_revoked(const FailureForm& form, std::string_view text, size_t at, Log
 /// by peer')", and most often try again.
 bool read_lost_peer(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
   const bool is_warning =
-      torch_level(text) == 'W' && text.find("TCPStore") != std::string_view::npos;
+      log_text::torch_level(text) == 'W' && text.find("TCPStore") != std::string_view::npos;
   if (is_warning || text.substr(0, at).ends_with('\'')) return false;
   log.add_failure(form, text);
   return true;
@@ -384,6 +248,8 @@ constexpr FailureForm kFailureForms[] = {
     {"no-device", "No CUDA GPUs are available", kFailed, Blame::cause, "there is no GPU"},
     {"no-device", "No HIP GPUs are available", kFailed, Blame::cause, "there is no GPU"},
     {"no-device", "no CUDA-capable device is detected", kFailed, Blame::cause, "there is no GPU"},
+    {"shared-device", "Duplicate GPU detected", kFailed, Blame::cause,
+     "ranks were given the same GPU"},
     {"library", "cannot open shared object file", kFailed, Blame::cause, "a library is missing",
      nullptr, kInTraceback},
     {"library", "error while loading shared libraries", kFailed, Blame::cause,
@@ -449,6 +315,15 @@ constexpr FailureForm kFailureForms[] = {
      "the host ran out of memory (not the GPU): a task was killed", read_task},
     {"host-oom", "DefaultCPUAllocator: can't allocate memory", kOom, Blame::cause, kHostOom},
     {"host-oom", "Cannot allocate memory", kOom, Blame::cause, kHostOom, nullptr, kInTraceback},
+    // Workers of PyTorch that load data: their rank raises an exception because of it.
+    {"segfault", "Unexpected segmentation fault encountered in worker", kCrashed, Blame::cause,
+     "a segmentation fault of a worker that loads data"},
+    {"signal", "Unexpected bus error encountered in worker", kCrashed, Blame::cause,
+     "a bus error of a worker that loads data: most often /dev/shm is full"},
+    {"signal", "is killed by signal: Bus error", kCrashed, Blame::cause,
+     "a bus error of a worker that loads data: most often /dev/shm is full"},
+    {"segfault", "is killed by signal: Segmentation fault", kCrashed, Blame::cause,
+     "a segmentation fault of a worker that loads data"},
     {"disk-full", "No space left on device", kFailed, Blame::error, "a disk is full"},
     {"disk-full", "Disk quota exceeded", kFailed, Blame::error, "the quota of a disk is full"},
     // Devices and networks.
@@ -458,10 +333,13 @@ constexpr FailureForm kFailureForms[] = {
     {"cuda-error", "HIP error: ", kCrashed, Blame::error, "an error of HIP", read_device_error},
     {"cuda-error", "Cuda failure ", kCrashed, Blame::error, "an error of CUDA",
      read_kernel_failure},
+    {"cuda-error", " cuDNN Error: ", kCrashed, Blame::error, "an error of cuDNN", read_message},
+    {"cuda-error", " cuBLAS Error: ", kCrashed, Blame::error, "an error of cuBLAS", read_message},
     {"cuda-error", "Memory access fault by GPU", kCrashed, Blame::error,
      "the GPU touched memory that is not there"},
     {"cuda-error", "borting with error : HSA_STATUS_", kCrashed, Blame::error,
      "the GPU's runtime gave a queue up", read_queue_error},
+    {"mpi-error", "An error occurred in MPI_", kFailed, Blame::error, "an error of MPI"},
     {"address-in-use", "EADDRINUSE", kFailed, Blame::error, "the port is taken"},
     // Python.
     {"interrupted", "KeyboardInterrupt", kInterrupted, Blame::ending,
@@ -493,6 +371,8 @@ constexpr FailureForm kFailureForms[] = {
      "the process was stuck: its watchdog did not move"},
     {"nccl-timeout", "due to ProcessGroupNCCL watchdog hang", kHung, Blame::waiting,
      "the process was stuck: its watchdog did not move"},
+    {"deepep-timeout", "DeepEP ", kHung, Blame::waiting, "waited for others in DeepEP", read_deepep,
+     kSawOthers},
     {"barrier-timeout", " failed to pass monitoredBarrier in ", kHung, Blame::waiting,
      "waited for others at a barrier", read_monitored_barrier, kSawOthers},
     {"gloo-timeout", "Timed out waiting ", kHung, Blame::waiting, "waited for others",
@@ -522,6 +402,7 @@ constexpr FailureForm kFailureForms[] = {
     {"peer-gone", "remote process exited or there was a network error", kCrashed, Blame::ending,
      kPeerGone, nullptr, kSawOthers},
     {"nccl-error", "NCCL error in: ", kCrashed, Blame::ending, "NCCL failed"},
+    {"nccl-error", "Last error:", kCrashed, Blame::ending, "", read_last_error},
     {"nccl-error", "NCCL Error ", kCrashed, Blame::ending, "NCCL failed", nullptr, kInTraceback},
     {"peer-gone", "ncclSystemError", kCrashed, Blame::ending, "NCCL's network failed"},
     {"peer-gone", "NCCL communicator was aborted", kCrashed, Blame::consequence, kPeerGone, nullptr,
@@ -542,6 +423,8 @@ constexpr FailureForm kFailureForms[] = {
      kInTraceback | kSawOthers},
     {"peer-gone", "ActorDiedError", kCrashed, Blame::ending, "a worker of Ray is gone", nullptr,
      kInTraceback | kSawOthers},
+    {"peer-gone", "The actor is dead because its worker process has died", kCrashed, Blame::ending,
+     "a worker of Ray is gone", nullptr, kSawOthers},
     {"peer-gone", "A worker died or was killed while executing a task", kCrashed, Blame::ending,
      "a worker of Ray is gone", nullptr, kSawOthers},
     {"peer-gone", "Broken pipe", kCrashed, Blame::consequence, kPeerGone, read_lost_peer,
@@ -551,13 +434,11 @@ constexpr FailureForm kFailureForms[] = {
      read_ended_word},
     {"signal", "Bus error", kCrashed, Blame::ending, "a bus error: most often /dev/shm is full",
      read_ended_word},
-    {"segfault", "Unexpected segmentation fault encountered in worker", kCrashed, Blame::ending,
-     "a segmentation fault"},
-    {"signal", "Unexpected bus error encountered in worker", kCrashed, Blame::ending,
-     "a bus error: most often /dev/shm is full"},
     {"abort", "taking the entire process down", kHung, Blame::consequence,
      "its watchdog ended the process"},
     {"abort", "terminate called ", kCrashed, Blame::consequence, "aborted"},
+    {"abort", "MPI_ABORT was invoked on rank ", kCrashed, Blame::consequence, "aborted",
+     read_mpi_abort},
     {"abort", "Fatal Python error: ", kCrashed, Blame::consequence, "aborted"},
     {"slurm-task", "DUE TO TASK FAILURE", kFailed, Blame::consequence, "a task failed", read_slurm},
     {"slurm-task", "(non-zero exit code or other failure mode)", kFailed, Blame::consequence,
@@ -620,6 +501,7 @@ constexpr FailureForm kFailureForms[] = {
     {"assertion", "", kFailed, Blame::cause, "a rule is broken"},
     {"configuration", "", kFailed, Blame::cause, "the configuration was refused"},
     {"python-error", "", kFailed, Blame::error, "an error of Python"},
+    {"launcher", "", kFailed, Blame::consequence, "a rank failed"},
     {"nan", "", kWrong, Blame::numbers, "the loss is not a number"},
     {"nccl-idle", "", kHung, Blame::waiting,
      "hung outside of NCCL, most often in a file system: no collective was under way", nullptr,

@@ -57,6 +57,9 @@ constexpr StepField kBarFields[] = {
     {"tokens per gpu per second (tgs)", &StepLine::tokens_per_s_per_gpu},
     {"samples per second", &StepLine::samples_per_s},
     {"actual seqlen", &StepLine::seq_length},
+    // GPT-NeoX.
+    {"lm_loss", &StepLine::loss},
+    {"approx flops per GPU", &StepLine::tflops_per_gpu},
 };
 
 void read_bar_field(std::string_view key, std::string_view said, StepLine& step) {
@@ -106,10 +109,9 @@ bool read_counter(std::string_view text, size_t at, StepLine& step, size_t& begi
 /// torchtitan's line in the form of Primus: "| memory usage/free/total: 96.50GiB/90.25GiB/(50.26%)
 /// | ... | loss: 1.15E+01 |". The first is what was reserved at most, whatever it is called; none
 /// of another line, whose losses have names.
-std::optional<double> read_titan_bars(std::string_view text, StepLine& step) {
+std::optional<double> read_titan_bars(std::string_view text) {
   const auto memory = behind(text, "| memory usage/free/total: ");
   if (!memory || !log_text::up_to(*memory, "/").ends_with("GiB")) return std::nullopt;
-  if (!step.loss) step.loss = number_behind(*memory, "| loss: ");
   return leading_number(*memory);
 }
 
@@ -123,7 +125,9 @@ bool read_megatron_step(std::string_view text, size_t at, LogCollector& log) {
   }
   read_bars(text.substr(begin), step);
   if (!step.step_time_s) return false;
-  const std::optional<double> reserved = read_titan_bars(text.substr(begin), step);
+  const std::optional<double> reserved = read_titan_bars(text.substr(begin));
+  // Forks that train by other objectives call it so.
+  if (!step.loss) step.loss = number_behind(text.substr(begin), "| loss: ");
   // No step takes eleven days, nor less than none: the time is left out, the step was made.
   constexpr double kLongestStepS = 1e6;
   if (!(*step.step_time_s > 0 && *step.step_time_s <= kLongestStepS)) {

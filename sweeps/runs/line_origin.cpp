@@ -98,9 +98,36 @@ size_t primus_prefix(std::string_view text, LineOrigin& origin) {
   return at;
 }
 
-/// "2026-03-04T05:06:07.123Z " that container runtimes and schedulers put in front, with "stdout F"
-/// behind it where Kubernetes does.
+/// "05:06:07.123 ", as some who start ranks put in front; 0: it has none.
+size_t clock_prefix(std::string_view text) {
+  constexpr std::string_view kForm = "00:00:00";
+  if (text.size() <= kForm.size()) return 0;
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  for (size_t i = 0; i < kForm.size(); ++i) {
+    if (kForm[i] == ':' ? text[i] != ':' : !is_digit(text[i])) return 0;
+  }
+  size_t at = kForm.size();
+  if (text[at] == '.' || text[at] == ',') ++at;
+  while (at < text.size() && is_digit(text[at])) ++at;
+  return at < text.size() && text[at] == ' ' ? at + 1 : 0;
+}
+
+/// The same behind a date. Loggers of the ranks write that, too: it is a launcher's where a rank
+/// follows.
+size_t date_prefix(std::string_view text) {
+  constexpr size_t kDate = 11;  // "2026-03-04 "
+  const bool is_date = text.size() > kDate && text.starts_with("20") && text[4] == '-' &&
+                       text[7] == '-' && text[kDate - 1] == ' ';
+  const size_t clock = is_date ? clock_prefix(text.substr(kDate)) : 0;
+  LineOrigin next;
+  const bool is_launcher = clock > 0 && role_prefix(text.substr(kDate + clock), next) > 0;
+  return is_launcher ? kDate + clock : 0;
+}
+
+/// All of these, and "2026-03-04T05:06:07.123Z " that container runtimes and schedulers put in
+/// front, with "stdout F" behind it where Kubernetes does.
 size_t time_prefix(std::string_view text, LineOrigin&) {
+  if (const size_t clock = std::max(clock_prefix(text), date_prefix(text)); clock > 0) return clock;
   constexpr size_t kShortest = 20;  // "2026-03-04T05:06:07Z"
   const bool is_date = text.size() > kShortest && text.starts_with("20") && text[4] == '-' &&
                        text[7] == '-' && text[10] == 'T' && text[13] == ':';

@@ -152,6 +152,13 @@ constexpr CodePath kCodePaths[] = {
     {"/megatron/", Framework::megatron_lm, 1},
 };
 
+/// Frames of what starts ranks and waits for them. The ranks themselves have none of these.
+constexpr std::string_view kLauncherPaths[] = {
+    "/bin/torchrun\"",   "/torch/distributed/run.py",    "/torch/distributed/launch.py",
+    "/bin/accelerate\"", "/torch/distributed/launcher/", "/accelerate/commands/",
+    "/bin/deepspeed\"",  "/deepspeed/launcher/",
+};
+
 /// `File "/a/b/model.py", line 12, in forward` as "model.py:12".
 std::string frame_place(std::string_view frame) {
   const size_t first = frame.find('"');
@@ -159,7 +166,7 @@ std::string frame_place(std::string_view frame) {
   const auto line = log_text::integer_behind(frame, ", line ");
   if (last == std::string_view::npos || !line) return "";
   std::string_view path = frame.substr(first + 1, last - first - 1);
-  path = path.substr(path.rfind('/') + 1);
+  path = path.substr(path.find_last_of("/\\") + 1);
   return log_text::printable(path, 80) + ":" + std::to_string(*line);
 }
 
@@ -237,6 +244,9 @@ bool LogCollector::take_traceback(Block& block) {
     block.last_line = line_.number;
     block.num_attempts = log_.num_attempts;
     block.num_advances = now().steps.num_advances();
+    block.is_launcher |= std::ranges::any_of(kLauncherPaths, [&](std::string_view path) {
+      return said.find(path) != std::string_view::npos;
+    });
     for (const CodePath& path : kCodePaths) {
       if (said.find(path.part) == std::string_view::npos) continue;
       prove(path.framework, path.weight, path.part);
@@ -280,11 +290,16 @@ void LogCollector::add_open_tracebacks() {
     is_exception_ = true;
     is_unsure_ = true;
     exception_where_ = block.where;
-    const FailureForm& form = python_error(block.behind, now().steps.empty());
+    // A launcher fails because a rank did; the end of what it says is cut off.
+    const bool is_launcher = block.is_launcher && block.behind.empty();
+    const FailureForm& form =
+        is_launcher ? failure_form("launcher") : python_error(block.behind, now().steps.empty());
     const int rank = block.box_rank >= 0 ? block.box_rank : block.writer;
     if (failure_of_.contains(std::pair(form.name, rank))) continue;
+    if (is_launcher) is_unsure_ = false;
     exception_rank_ = rank;
-    add_failure(form, rank, block.behind.empty() ? block.source : block.behind);
+    const std::string_view said = block.behind.empty() ? block.source : block.behind;
+    add_failure(form, rank, is_launcher ? "" : said);
   }
 }
 

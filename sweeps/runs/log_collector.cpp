@@ -19,6 +19,8 @@ constexpr int64_t kMostSize = 1'000'000'000;
 /// A log that shows no time in so many lines and characters of each is taken for one without.
 constexpr int64_t kClockLines = 4096;
 constexpr size_t kClockBytes = 400;
+/// Of torch.distributed.checkpoint.
+constexpr std::string_view kOfRanks = "CheckpointException ranks:";
 
 /// Whether it is new; of very many steps not all are kept.
 bool insert_step(int64_t step, std::set<int64_t>& steps) {
@@ -97,6 +99,7 @@ void LogCollector::begin_attempt() {
   banners_.clear();
   step_of_writer_.clear();
   failure_of_.clear();
+  wants_detail_.clear();
   is_step_ended = false;
   is_allocation_given_back = false;
   ++log_.num_attempts;
@@ -217,6 +220,25 @@ Failure* LogCollector::failure_without_memory(const FailureForm& form, std::stri
   return &failure;
 }
 
+void LogCollector::expect_detail(std::string_view name) {
+  const auto found = failure_of_.find(std::pair(name, rank()));
+  // Of several ranks that write as one the first is the nearest to the root.
+  const bool is_new = found != failure_of_.end() && now().failures[found->second].times == 1;
+  if (is_new && wants_detail_.size() < kMostWriters) {
+    wants_detail_[line_origin_.key()] = found->second;
+  }
+}
+
+void LogCollector::take_detail() {
+  const auto wanted = wants_detail_.find(line_origin_.key());
+  if (wanted == wants_detail_.end() || text_.find("Last error:") != std::string_view::npos) return;
+  const std::string_view said = log_text::bare(text_.substr(0, next_glued_prefix(text_, 0).at));
+  // Where nothing is known of it, what comes next is of somebody else.
+  const bool is_other = said.empty() || said.starts_with('[') || said.starts_with("Traceback");
+  if (!is_other) now().failures[wanted->second].detail = log_text::printable(said);
+  wants_detail_.erase(wanted);
+}
+
 CollectiveTimeout& LogCollector::timeout_of(int rank) {
   static constexpr int kOverflow = -2;
   auto& timeouts = now().timeouts;
@@ -296,6 +318,10 @@ void LogCollector::begin_traceback() {
   Block& block = new_traceback(of);
   // "  traceback : Traceback (most recent call last):"
   if (log_text::bare(text_).starts_with("traceback : ")) block.box_rank = box_rank;
+  // "Traceback (most recent call last): (RANK 3)" of torch.distributed.checkpoint.
+  if (const auto rank = log_text::integer_behind(text_, "): (RANK ")) {
+    block.box_rank = log_text::rank_of(rank);
+  }
 }
 
 bool LogCollector::take_by_block(size_t length) {
@@ -309,8 +335,12 @@ bool LogCollector::take_by_block(size_t length) {
 }
 
 void LogCollector::end_line() {
+  if (!wants_detail_.empty()) take_detail();
   if (has_failure_) return;
-  is_unsure_ = is_exception_ ? exception_where_.empty() || is_of_thread_ : is_bare_exception();
+  // That of another rank follows, with its traceback: "(RANK 3)".
+  const bool is_wrapper = text_.find(kOfRanks) != std::string_view::npos;
+  is_unsure_ =
+      is_exception_ ? is_wrapper || exception_where_.empty() || is_of_thread_ : is_bare_exception();
   if (!is_exception_ && !is_unsure_) return;
   // What others wrote behind it is not of the exception.
   origin_ = line_origin_;

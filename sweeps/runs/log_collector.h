@@ -80,6 +80,8 @@ class LogCollector {
   /// The failure of the form's name and of the line's writer whose figures of memory nobody has
   /// told yet, with this form and `detail` in place of its own; null: there is none.
   Failure* failure_without_memory(const FailureForm& form, std::string_view detail);
+  /// Reports that the writer's next line says more of its last failure with that name.
+  void expect_detail(std::string_view name);
   CollectiveTimeout& timeout_of(int rank);
   /// The time that the line states, else that of the last line with one.
   std::optional<double> time();
@@ -118,11 +120,12 @@ class LogCollector {
     // Tracebacks.
     size_t indent = 0;
     TracebackOf of = TracebackOf::program;
-    int box_rank = -1;   ///< of the entry of torchrun's box that it is in
-    int writer = -1;     ///< rank of its lines
-    std::string where;   ///< file and line of the last frame
-    std::string source;  ///< source text of that line
-    std::string behind;  ///< the first line behind the frames, not known as an exception
+    int box_rank = -1;         ///< of the entry of torchrun's box that it is in
+    int writer = -1;           ///< rank of its lines
+    std::string where;         ///< file and line of the last frame
+    std::string source;        ///< source text of that line
+    bool is_launcher = false;  ///< it has a frame of what starts ranks
+    std::string behind;        ///< the first line behind the frames, not known as an exception
     int64_t last_line = 0;
     int64_t num_attempts = 0;  ///< the last two when the last frame was read
     int64_t num_advances = 0;
@@ -141,6 +144,8 @@ class LogCollector {
   void close_block(const Block* block);
   bool take_config(Block& block);
   bool take_traceback(Block& block);
+  /// Takes the line as what expect_detail announced, if it is that.
+  void take_detail();
   /// Adds failures for tracebacks without a known exception that no step follows.
   void add_open_tracebacks();
   /// Whether the line is an exception behind a launcher's prefix and nothing else.
@@ -168,6 +173,7 @@ class LogCollector {
   std::optional<std::pair<int64_t, int64_t>> last_torn_;  ///< line and step of the last such line
   std::optional<std::pair<int64_t, int64_t>> last_cut_;   ///< the same of a loss
   std::map<std::pair<std::string_view, int>, size_t> failure_of_;  ///< by name and rank
+  std::map<int64_t, size_t> wants_detail_;  ///< failures by LineOrigin::key of who says more
   std::optional<double> line_time_s_;
   bool is_time_known_ = false;
 };

@@ -97,7 +97,8 @@ Cadence cadence_of(const std::vector<StepLine>& steps, int64_t stride) {
 }
 
 /// Where every step has a line, the extra one is none more, and only the clock tells: the second
-/// line's mean is then not the time between the two, but that and the first step's, halved.
+/// line's mean is then not the time between the two, but that and the first step's, halved. Times
+/// of whole seconds do not tell what is closer than one.
 bool is_mean_of_two(const std::vector<StepLine>& steps) {
   if (steps.size() < 2 || steps[1].step != steps[0].step + 1) return false;
   const StepLine& first = steps[0];
@@ -105,6 +106,9 @@ bool is_mean_of_two(const std::vector<StepLine>& steps) {
   if (!first.step_time_s || !second.step_time_s || !first.time_s || !second.time_s) return false;
   const double between_s = *second.time_s - *first.time_s;
   const double alone_s = 2 * *second.step_time_s - *first.step_time_s;
+  const bool is_whole =
+      *first.time_s == std::floor(*first.time_s) && *second.time_s == std::floor(*second.time_s);
+  if (is_whole && std::abs(*second.step_time_s - between_s) <= 1) return false;
   return std::abs(alone_s - between_s) < std::abs(*second.step_time_s - between_s);
 }
 

@@ -51,6 +51,12 @@ const Failure* nearest_of(const std::vector<const Failure*>& failures, IsOne is_
   return found;
 }
 
+/// An abort that another rank may have been the reason of, as of all that are ended.
+bool is_abort(const Failure& failure) {
+  constexpr int kAbortCode = -6;
+  return failure.form->name == "ended" && failure.exit_code == kAbortCode;
+}
+
 /// What explains `found` though its class is blamed less: numbers that were bad before Python
 /// failed (a save, a raise or an assertion came of it); a collective that did not end, where other
 /// ranks had none; who was killed or may have failed before others waited in vain; what had ended
@@ -68,6 +74,29 @@ const Failure* explanation_of(const std::vector<const Failure*>& failures, const
     });
     if (timeout != nullptr) return timeout;
   }
+  // A kernel of DeepEP that gives up leaves an error of CUDA behind.
+  if (found.form->name == "cuda-error") {
+    return nearest_of(failures, [&](const Failure& failure) {
+      return failure.form->name == "deepep-timeout" && is_before(failure);
+    });
+  }
+  // Slurm cancels the step once a task has failed.
+  if (found.form->name == "slurm-cancelled" && found.form->blame == Blame::ending) {
+    return nearest_of(failures, [&](const Failure& failure) {
+      const bool is_failed =
+          failure.form->name == "exit-code" || failure.form->name == "slurm-task";
+      return is_failed && is_before(failure);
+    });
+  }
+  // The launcher says that a rank failed, and in its box which.
+  const bool is_of_launcher =
+      found.form->name == "launcher" || (found.form->name == "exit-code" && found.rank < 0);
+  if (is_of_launcher) {
+    return nearest_of(failures, [&](const Failure& failure) {
+      return failure.form->name == "exit-code" && failure.rank >= 0 && failure.is_first_seen;
+    });
+  }
+  if (found.form->name == "ended" && !is_abort(found)) return nearest_of(failures, is_abort);
   if (blame_of(found) == Blame::waiting) {
     return nearest_of(failures, [&](const Failure& failure) {
       const Blame blame = blame_of(failure);
@@ -113,10 +142,11 @@ const Failure* root_of(const std::vector<const Failure*>& failures) {
 }
 
 /// Where torchrun names one rank only that ended by itself.
-int rank_by_exit_codes(const std::vector<const Failure*>& failures) {
+int rank_by_exit_codes(const std::vector<const Failure*>& failures, const Failure& root) {
   std::set<int> ranks;
   for (const Failure* failure : failures) {
-    const bool is_own = failure->form->name == "exit-code" || failure->form->name == "signal";
+    const bool is_own = failure->form->name == "exit-code" || failure->form->name == "signal" ||
+                        (root.form->name == "abort" && is_abort(*failure));
     if (failure->exit_code && is_own && failure->rank >= 0) ranks.insert(failure->rank);
   }
   return ranks.size() == 1 ? *ranks.begin() : -1;
@@ -173,6 +203,15 @@ RunFailure told(const Failure& failure, const AttemptParts& parts, const RunFact
   if (failure.missing_ranks.size() == 1) result.rank = failure.missing_ranks.front();
   result.sentence = sentence_of(failure, failure.rank, after_step, 1);
   return result;
+}
+
+/// Where nothing else had failed, who aborted is no victim.
+void tell_own_abort(const Failure& root, RunFailure& failure) {
+  Failure own = root;
+  own.form = &failure_form("signal");
+  failure.kind = own.form->name;
+  failure.sentence =
+      sentence_of(own, failure.rank, failure.iteration - 1, std::ssize(failure.ranks));
 }
 
 /// Several ranks with the same failure are one: of consequences also where the words differ.
@@ -393,7 +432,7 @@ void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& f
     std::ranges::sort(words.ranks);
     words.is_survived |= has_end;
     const auto num_ranks = static_cast<int64_t>(words.ranks.size());
-    if (num_ranks > 1) {
+    if (num_ranks > 1 && !failure->is_first_seen) {
       words.sentence = sentence_of(*failure, -1, words.iteration - 1, num_ranks);
     }
     facts.failures.push_back(words);
@@ -407,13 +446,14 @@ void judge_run(const AttemptParts& parts, const RunOptions& options, RunFacts& f
         root->form->blame == Blame::outside || root->form->status == ForeignStatus::interrupted;
     if (root->rank < 0 && !is_from_outside) {
       int& rank = root->form->saw_others() ? failure.reporting_rank : failure.rank;
-      rank = rank_by_exit_codes(open);
+      rank = rank_by_exit_codes(open, *root);
       failure.sentence = sentence_of(*root, rank, failure.iteration - 1, 1);
     }
     const bool is_timeout =
         root->form->name == "nccl-timeout" || root->form->name == "gloo-timeout";
     if (is_timeout) tell_who_waited(parts, facts, failure);
     if (root->form->name == "nccl-idle") tell_who_was_idle(parts, *root, failure);
+    if (is_abort(*root)) tell_own_abort(*root, failure);
     const bool may_have_hung = root->form->blame == Blame::outside && !explains_waiting(*root);
     const double silence_s = may_have_hung ? silence_before(parts, root->time_s) : 0;
     if (is_long(silence_s, facts)) {

@@ -134,6 +134,20 @@ int rank_of(std::optional<int64_t> number) {
   return number && *number >= 0 && *number < kMostRanks ? static_cast<int>(*number) : -1;
 }
 
+int named_rank(std::string_view text) {
+  for (const std::string_view key : {"[Rank ", "Rank "}) {
+    const int rank = rank_of(integer_behind(text, key));
+    if (rank >= 0) return rank;
+  }
+  return -1;
+}
+
+char torch_level(std::string_view text) {
+  if (text.size() < 3 || text[0] != '[') return 0;
+  const bool is_level = text[2] == ' ' || std::isdigit(static_cast<unsigned char>(text[2])) != 0;
+  return is_level ? text[1] : '\0';
+}
+
 std::string_view up_to(std::string_view text, std::string_view ends) {
   return text.substr(0, std::min(text.find_first_of(ends), text.size()));
 }

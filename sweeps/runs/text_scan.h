@@ -25,6 +25,12 @@ std::optional<int64_t> bytes_behind(std::string_view text, std::string_view key)
 
 /// The rank that a number is: below a million; else, and of none, -1.
 int rank_of(std::optional<int64_t> number);
+/// "[Rank 5]" or "Rank 5," in the line itself; -1 where it does not say.
+int named_rank(std::string_view text);
+
+/// The level of a line of PyTorch's logger: 'W' of "[W304 05:06:07.089 TCPStore.cpp:125] ...". 0:
+/// of another one.
+char torch_level(std::string_view text);
 
 /// The part up to the first of `ends`; all where none is there.
 std::string_view up_to(std::string_view text, std::string_view ends);

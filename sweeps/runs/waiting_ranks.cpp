@@ -106,7 +106,7 @@ Waiters waiters_of(const AttemptParts& parts, const CollectiveTimeout& first) {
 }
 
 /// Those of the run that waited for nobody. Where few waited only a gap between them says who:
-/// groups are most often of neighbours.
+/// groups are most often of neighbours, and begin at a multiple of their size.
 std::vector<int> absent_ranks(const std::set<int>& waiting, int64_t world, bool& is_likely) {
   constexpr int64_t kMostWorld = 1'000'000;
   constexpr size_t kFewest = 3;
@@ -115,7 +115,8 @@ std::vector<int> absent_ranks(const std::set<int>& waiting, int64_t world, bool&
   const bool is_most = world > 0 && count * 2 >= world;
   const int first = is_most ? 0 : *waiting.begin();
   const auto end = is_most ? static_cast<int>(world) : *waiting.rbegin() + 1;
-  if (!is_most && (waiting.size() < kFewest || end - first != count + 1)) return {};
+  const bool has_gap = end - first == count + 1 && first % (end - first) == 0;
+  if (!is_most && (waiting.size() < kFewest || !has_gap)) return {};
   is_likely = !is_most;
   std::vector<int> absent;
   for (int rank = first; rank < end; ++rank) {

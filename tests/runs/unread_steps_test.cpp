@@ -143,8 +143,12 @@ BOOST_AUTO_TEST_CASE(a_loss_of_another_name_is_no_nan) {
   const RunFacts facts = facts_of(others + kEnd);
   BOOST_TEST((facts.status == ForeignStatus::ok), facts.reason);
   BOOST_TEST(facts.num_nan_steps == 0);
-  BOOST_TEST(!facts.loss.has_value());
+  BOOST_TEST(facts.loss.value_or(0) == 3.4);
   BOOST_TEST(notes_of_run(facts) == "");
+  std::string neox;
+  for (int step = 1; step <= 3; ++step) neox += step_with_losses(step, " lm_loss: 3.4E+00 |");
+  BOOST_TEST(facts_of(neox + kEnd).loss.value_or(0) == 3.4);
+  BOOST_TEST(notes_of_run(facts_of(neox + kEnd)) == "");
   // Where the log had its own before, that has become none.
   const RunFacts lost = facts_of(megatron_steps(1, 3) + step_with_losses(4, " sop loss: 1.0 |"));
   BOOST_TEST(lost.first_nan_step.value_or(0) == 4);

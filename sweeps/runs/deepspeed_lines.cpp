@@ -16,11 +16,15 @@ constexpr double kGibi = 1024.0 * 1024.0 * 1024.0;
 
 }  // namespace
 
-/// "epoch=0/micro_step=80/global_step=20, RunningAvgSamplesPerSec=312.5, CurrSamplesPerSec=..."
+/// "epoch=0/micro_step=80/global_step=20, RunningAvgSamplesPerSec=312.5, CurrSamplesPerSec=...", of
+/// 2022 "0/20, RunningAvgSamplesPerSec=...", before that "0/20, SamplesPerSec=...".
 bool read_rate(std::string_view text, size_t at, LogCollector& log) {
-  const size_t word = text.rfind("global_step=", at);
-  if (word == std::string_view::npos) return false;
-  const auto number = leading_integer(text.substr(word + 12));
+  constexpr std::string_view kWord = "global_step=";
+  const size_t word = text.rfind(kWord, at);
+  const size_t slash = text.rfind('/', at);
+  if (slash == std::string_view::npos) return false;
+  const auto number = leading_integer(
+      text.substr(word == std::string_view::npos ? slash + 1 : word + kWord.size()));
   if (!number) return false;
   StepLine step;
   step.step = *number;

@@ -107,6 +107,21 @@ bool read_kernel_failure(const FailureForm& form, std::string_view text, size_t 
   return true;
 }
 
+/// "/a/Loss.cu:240: kernel: block: [0,0,0], thread: [17,0,0] Assertion `t < n_classes` failed.":
+/// the file, and what has to hold.
+bool read_kernel_assertion(const FailureForm& form, std::string_view text, size_t at,
+                           LogCollector& log) {
+  const size_t said = text.find("Assertion `", at);
+  const std::string_view front = text.substr(0, at);
+  if (said == std::string_view::npos || front.find("block: [") == std::string_view::npos) {
+    return false;
+  }
+  const std::string_view file = front.substr(front.rfind('/') + 1);
+  const std::string_view place = file.substr(0, std::min(file.find(": "), file.size()));
+  log.add_failure(form, fmt::format("{}: {}", place, text.substr(said)));
+  return true;
+}
+
 /// "Last error:" of NCCL: what failed stands on the next line, if anything does.
 bool read_last_error(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
   const bool is_whole = log_text::bare(text.substr(at + form.anchor.size())).empty();
@@ -333,6 +348,8 @@ constexpr FailureForm kFailureForms[] = {
     {"cuda-error", "HIP error: ", kCrashed, Blame::error, "an error of HIP", read_device_error},
     {"cuda-error", "Cuda failure ", kCrashed, Blame::error, "an error of CUDA",
      read_kernel_failure},
+    {"cuda-error", "], thread: [", kCrashed, Blame::error, "an assertion of a kernel",
+     read_kernel_assertion},
     {"cuda-error", " cuDNN Error: ", kCrashed, Blame::error, "an error of cuDNN", read_message},
     {"cuda-error", " cuBLAS Error: ", kCrashed, Blame::error, "an error of cuBLAS", read_message},
     {"cuda-error", "Memory access fault by GPU", kCrashed, Blame::error,

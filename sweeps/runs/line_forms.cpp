@@ -55,6 +55,8 @@ constexpr StepField kBarFields[] = {
     // Megatron-DeepSpeed.
     {"TFLOPs", &StepLine::tflops_per_gpu},
     {"tokens per gpu per second (tgs)", &StepLine::tokens_per_s_per_gpu},
+    {"tokens_per_sec_per_gpu", &StepLine::tokens_per_s_per_gpu},
+    {"tokens/sec/gpu", &StepLine::tokens_per_s_per_gpu},
     {"samples per second", &StepLine::samples_per_s},
     {"actual seqlen", &StepLine::seq_length},
     // GPT-NeoX.
@@ -387,10 +389,17 @@ bool read_nemo_step(std::string_view text, size_t at, LogCollector& log) {
   const auto global = integer_behind(text.substr(begin), "global_step: ");
   if (global && *global >= 0) step.step = *global + 1;
   read_bars(text.substr(begin), step);
-  if (!step.step_time_s) return false;
+  if (!step.step_time_s && !step.loss) return false;
   log.add_step(step);
   read_nemo_memory(text.substr(begin), step.step, log);
   return true;
+}
+
+/// The same without the time of a step.
+bool read_untimed_nemo_step(std::string_view text, size_t at, LogCollector& log) {
+  const bool is_timed = text.find("train_step_timing in s:") != std::string_view::npos;
+  const bool is_step = text.substr(0, at).find("Training epoch ") != std::string_view::npos;
+  return is_step && !is_timed && read_nemo_step(text, at, log);
 }
 
 /// "Epoch 0: :  2%|x  | 2/100 [00:02<12:00, reduced_train_loss=9.900, global_step=1.000,
@@ -498,10 +507,12 @@ constexpr LineForm kLineForms[] = {
     {"titan retries", " memory allocation retries.", kAnybody, 0, titan_lines::read_retries},
     // NeMo 2.
     {"nemo step", "train_step_timing in s:", kNemo, 3, read_nemo_step},
+    {"nemo step", "reduced_train_loss:", kNemo, 3, read_untimed_nemo_step},
     {"nemo bar", "train_step_timing in s=", kNemo, 3, read_nemo_bar},
     {"nemo bar", "reduced_train_loss=", kNemo, 3, read_untimed_nemo_bar},
     // DeepSpeed.
     {"deepspeed rate", "RunningAvgSamplesPerSec=", kDeepspeed, 2, deepspeed_lines::read_rate},
+    {"deepspeed rate", ", SamplesPerSec=", kDeepspeed, 2, deepspeed_lines::read_rate},
     {"deepspeed pipeline", "iter time (s): ", kDeepspeed, 2, deepspeed_lines::read_pipeline},
     {"deepspeed step", ", skipped=", kDeepspeed, 2, deepspeed_lines::read_step},
     {"deepspeed memory", "Max_MA ", kDeepspeed, 2, deepspeed_lines::read_memory},

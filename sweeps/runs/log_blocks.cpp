@@ -289,17 +289,18 @@ void LogCollector::add_open_tracebacks() {
     line_time_s_.reset();
     is_exception_ = true;
     is_unsure_ = true;
-    exception_where_ = block.where;
     // A launcher fails because a rank did; the end of what it says is cut off.
     const bool is_launcher = block.is_launcher && block.behind.empty();
     const FailureForm& form =
         is_launcher ? failure_form("launcher") : python_error(block.behind, now().steps.empty());
     const int rank = block.box_rank >= 0 ? block.box_rank : block.writer;
     if (failure_of_.contains(std::pair(form.name, rank))) continue;
-    if (is_launcher) is_unsure_ = false;
+    is_unsure_ = !is_launcher;
+    exception_where_ = is_launcher ? "" : block.where;
     exception_rank_ = rank;
     const std::string_view said = block.behind.empty() ? block.source : block.behind;
-    add_failure(form, rank, is_launcher ? "" : said);
+    Failure* failure = add_failure(form, rank, is_launcher ? "" : said);
+    if (failure != nullptr) failure->is_cut = block.behind.empty();
   }
 }
 

@@ -225,7 +225,7 @@ void LogCollector::expect_detail(std::string_view name) {
   // Of several ranks that write as one the first is the nearest to the root.
   const bool is_new = found != failure_of_.end() && now().failures[found->second].times == 1;
   if (is_new && wants_detail_.size() < kMostWriters) {
-    wants_detail_[line_origin_.key()] = found->second;
+    wants_detail_[line_origin_.key()] = {.failure = found->second, .front = "", .where = ""};
   }
 }
 
@@ -235,7 +235,9 @@ void LogCollector::take_detail() {
   const std::string_view said = log_text::bare(text_.substr(0, next_glued_prefix(text_, 0).at));
   // Where nothing is known of it, what comes next is of somebody else.
   const bool is_other = said.empty() || said.starts_with('[') || said.starts_with("Traceback");
-  if (!is_other) now().failures[wanted->second].detail = log_text::printable(said);
+  const auto [index, front, where] = wanted->second;
+  if (!is_other)
+    now().failures[index].detail = log_text::printable(front + std::string(said)) + where;
   wants_detail_.erase(wanted);
 }
 
@@ -353,7 +355,13 @@ void LogCollector::end_line() {
   if (is_silent && !exception_source_.empty()) {
     detail = is_rule ? exception_source_ : detail + ": " + exception_source_;
   }
-  add_failure(form, detail);
+  const bool is_new = add_failure(form, detail) != nullptr;
+  // "Error(s) in loading state_dict for GPTModel:", "backend='inductor' raised:".
+  if (is_new && is_exception_ && said.ends_with(':') && wants_detail_.size() < kMostWriters) {
+    std::string where = exception_where_.empty() ? "" : " (" + exception_where_ + ")";
+    wants_detail_[line_origin_.key()] = {failure_of_[std::pair(form.name, rank())], detail + " ",
+                                         std::move(where)};
+  }
 }
 
 ForeignLog LogCollector::finish(int64_t num_bytes, int64_t num_cut_lines) {

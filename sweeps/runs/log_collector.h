@@ -173,7 +173,13 @@ class LogCollector {
   std::optional<std::pair<int64_t, int64_t>> last_torn_;  ///< line and step of the last such line
   std::optional<std::pair<int64_t, int64_t>> last_cut_;   ///< the same of a loss
   std::map<std::pair<std::string_view, int>, size_t> failure_of_;  ///< by name and rank
-  std::map<int64_t, size_t> wants_detail_;  ///< failures by LineOrigin::key of who says more
+  /// A failure of which the writer's next line says more.
+  struct WantedDetail {
+    size_t failure = 0;
+    std::string front;  ///< of the detail, which goes on
+    std::string where;
+  };
+  std::map<int64_t, WantedDetail> wants_detail_;  ///< by LineOrigin::key
   std::optional<double> line_time_s_;
   bool is_time_known_ = false;
 };

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "sweeps/runs/failure_forms.h"
+#include "sweeps/runs/secrets.h"
 #include "sweeps/runs/waiting_ranks.h"
 
 namespace moetune::sweeps {
@@ -64,8 +65,11 @@ bool is_abort(const Failure& failure) {
 const Failure* explanation_of(const std::vector<const Failure*>& failures, const Failure& found) {
   const auto is_before = [&](const Failure& failure) { return order_of(failure, found) < 0; };
   if (found.form->name == "python-error") {
+    // Frames without an exception, at the end of the log: what had been told is more than they are.
     return nearest_of(failures, [&](const Failure& failure) {
-      return blame_of(failure) == Blame::numbers && is_before(failure);
+      const Blame blame = blame_of(failure);
+      return (blame == Blame::numbers || (found.is_cut && blame == Blame::ending)) &&
+             is_before(failure);
     });
   }
   if (found.form->name == "nccl-idle") {
@@ -169,7 +173,7 @@ std::string sentence_of(const Failure& failure, int rank, int64_t after_step, in
     sentence += after_step > 0 ? fmt::format(" after step {}", after_step)
                                : " before the first step was logged";
   }
-  if (!failure.detail.empty()) sentence += ": " + failure.detail;
+  if (!failure.detail.empty()) sentence += ": " + without_secrets(failure.detail);
   return sentence;
 }
 

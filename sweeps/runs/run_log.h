@@ -173,6 +173,7 @@ struct Failure {
   bool is_survived = false;  ///< the same log continues, or ends well
   /// An exception without the frames of a traceback in front of it, or frames without one behind.
   bool is_unsure = false;
+  bool is_cut = false;         ///< of these the latter, with nothing behind the frames
   bool is_first_seen = false;  ///< of ranks that ended, the first that torchrun saw
   std::optional<int> exit_code;
   std::optional<OutOfMemoryFacts> memory;

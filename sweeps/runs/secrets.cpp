@@ -83,8 +83,7 @@ class CommandScan {
       size_t length = 0;
       while (length < rest_.size() && !ends_name(rest_[length])) ++length;
       const std::string_view name = rest_.substr(0, length);
-      if (take_address(length)) continue;
-      keep(length);
+      if (!take_address(length)) keep(length);
       if (may_name_secret(name) && take_member(name)) continue;
       const bool has_value = rest_.starts_with('=');
       const bool is_flag = name.starts_with('-') && !rest_.empty() && is_blank(rest_.front());
@@ -153,13 +152,23 @@ class CommandScan {
     }
   }
 
+  /// Whether the rest, from a comma on, begins with the next text of a list that is no flag:
+  /// ", 'value'".
+  [[nodiscard]] bool has_list_value(size_t comma) const {
+    const size_t opening = std::min(rest_.find_first_not_of(", ", comma), rest_.size());
+    return rest_[comma] == ',' && opening + 1 < rest_.size() && is_quote(rest_[opening]) &&
+           rest_[opening + 1] != '-';
+  }
+
   /// The value of a JSON object's or a Python dict's member whose name was just kept:
-  /// `": "value"`. False where the rest is none.
+  /// `": "value"`; of a flag in a list also `', 'value'`. False where the rest is none.
   bool take_member(std::string_view name) {
     const size_t quoting = quoting_length();
     size_t colon = quoting;
     while (colon < rest_.size() && is_blank(rest_[colon])) ++colon;
-    if (quoting == 0 || colon >= rest_.size() || rest_[colon] != ':') return false;
+    if (quoting == 0 || colon >= rest_.size()) return false;
+    const bool is_of_list = name.starts_with('-') && has_list_value(colon);
+    if (rest_[colon] != ':' && !is_of_list) return false;
     keep_pieces(quoting);
     keep(colon - quoting + 1);
     keep_blanks();

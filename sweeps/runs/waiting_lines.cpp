@@ -43,7 +43,7 @@ bool read_collective_timeout(const FailureForm& form, std::string_view text, siz
   timeout.num_elements = integer_behind(rest, "NumelIn=").value_or(-1);
   timeout.waited_ms = integer_behind(rest, ") ran for ").value_or(-1);
   if (const auto operation = behind(rest, "OpType=")) {
-    timeout.operation = log_text::printable(log_text::up_to(*operation, ",) "), 40);
+    timeout.operation = log_text::printable(log_text::up_to(*operation, ",)[ "), 40);
   }
   read_group(text.substr(0, at), timeout);
   // Of several that one rank waits for the first is the nearest to the root.

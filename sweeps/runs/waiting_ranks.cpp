@@ -76,6 +76,11 @@ bool is_of_group(const CollectiveTimeout& timeout, const CollectiveTimeout& firs
          (timeout.operation == first.operation && timeout.sequence == first.sequence);
 }
 
+/// Whether two names of operations may be one: a line may be cut within it.
+bool may_be_same(std::string_view a, std::string_view b) {
+  return a.starts_with(b) || b.starts_with(a);
+}
+
 Waiters waiters_of(const AttemptParts& parts, const CollectiveTimeout& first) {
   Waiters waiters;
   for (const Attempt* part : parts) {
@@ -95,7 +100,7 @@ Waiters waiters_of(const AttemptParts& parts, const CollectiveTimeout& first) {
       }
       const bool is_same = is_its_group && timeout.sequence == first.sequence;
       if (rank >= 0) (is_same ? waiters.ranks : waiters.elsewhere).insert(rank);
-      waiters.called_others |= is_same && timeout.operation != first.operation;
+      waiters.called_others |= is_same && !may_be_same(timeout.operation, first.operation);
       const bool is_certain = is_same && !first.group_id.empty() && !timeout.group_id.empty();
       if (is_same && rank >= 0) {
         (is_certain ? waiters.callers : waiters.likely_callers)[timeout.operation].insert(rank);
@@ -400,9 +405,10 @@ void tell_who_waited(const AttemptParts& parts, const RunFacts& facts, RunFailur
                   [&](int rank) { return std::ranges::binary_search(odd->ranks, rank); });
   }
   failure.timeout = operation;
-  failure.sentence = fmt::format("{} waited {} for {}; {}",
+  const double waited_s = static_cast<double>(operation.waited_ms) / 1e3;
+  failure.sentence = fmt::format("{} waited {}for {}; {}",
                                  told_ranks.empty() ? "a rank" : words_of_ranks(told_ranks),
-                                 words_of_seconds(static_cast<double>(operation.waited_ms) / 1e3),
+                                 waited_s < 0 ? "" : words_of_seconds(waited_s) + " ",
                                  words_of_operation(operation), waiting.who);
   if (waiters.called_others && !odd)
     failure.sentence += "; the ranks had called different operations";

@@ -284,6 +284,9 @@ const FailureLine kLines[] = {
     {"RuntimeError: /a/gemm.cu:373 in function cublas_gemm: cuBLAS Error: an internal operation "
      "failed",
      "cuda-error", ForeignStatus::crashed, kInTraceback},
+    {"/a/cuda/Loss.cu:240: nll_loss: block: [0,0,0], thread: [17,0,0] Assertion `t < n_classes` "
+     "failed.",
+     "cuda-error", ForeignStatus::crashed},
     {"RuntimeError: DeepEP error: timeout (dispatch CPU)", "deepep-timeout", ForeignStatus::hung,
      kInTraceback},
     {"RuntimeError: DeepEP error: CPU recv timeout", "deepep-timeout", ForeignStatus::hung,

@@ -109,6 +109,21 @@ const Row kRows[] = {
     {"ranks that got one GPU",
      kNcclError + "[rank1]: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device f0\n",
      ForeignStatus::failed, "shared-device", 1, "both on CUDA device f0"},
+    {"another rank's traceback is cut off behind NCCL's failure",
+     kNcclError + "[rank1]: Net : Connection closed by remote peer n<43236>\n" +
+         "Traceback (most recent call last):\n  File \"/a/train.py\", line 55, in main\n"
+         "    fit(\n",
+     ForeignStatus::crashed, "nccl-error", 1, "closed by remote peer"},
+    {"an assertion of a kernel, and the error of CUDA that follows",
+     "/a/cuda/Loss.cu:240: nll_loss: block: [0,0,0], thread: [17,0,0] Assertion `t < n_classes` "
+     "failed.\n" +
+         traceback("", "RuntimeError: CUDA error: device-side assert triggered"),
+     ForeignStatus::crashed, "cuda-error", -1, "Loss.cu:240: Assertion `t < n_classes` failed"},
+    {"an exception whose message stands on the next line",
+     traceback("[rank0]: ", "RuntimeError: Error(s) in loading state_dict for GPTModel:") +
+         "[rank0]: \tsize mismatch for a.weight: [2, 3] and [2, 4].\n",
+     ForeignStatus::failed, "python-error", 0,
+     "for GPTModel: size mismatch for a.weight: [2, 3] and [2, 4]. (model.py:7)"},
     {"times in front of ranks",
      "05:06:07.351 [rank0]: a\n" +
          traceback("05:06:07.351 [rank3]: ", "FileNotFoundError: no such file"),
@@ -131,6 +146,23 @@ BOOST_AUTO_TEST_CASE(paths_of_windows_are_cut_to_the_file) {
       "Traceback (most recent call last):\n  File \"C:\\Users\\a\\lib\\api.py\", line "
       "250, in launch\n    raise X\nRuntimeError: broken\n");
   BOOST_TEST(facts.reason.find("(api.py:250)") != std::string::npos, facts.reason);
+}
+
+// What is told of a failure is passed on.
+BOOST_AUTO_TEST_CASE(keys_in_the_words_of_a_failure_are_not_told) {
+  for (const std::string& text :
+       {traceback("",
+                  "subprocess.CalledProcessError: Command '['python', 'train.py', "
+                  "'--wandb-api-key', 'c0ffee', '--hf-token=c0ffee']' returned non-zero exit "
+                  "status 1."),
+        std::string("job.sh: line 12:  4242 Segmentation fault      HF_TOKEN=c0ffee torchrun "
+                    "train.py --wandb-api-key c0ffee\n"),
+        traceback("", "HTTPError: 401 for https://me:c0ffee@example.org/x?token=c0ffee")}) {
+    const RunFacts facts = facts_of(megatron_steps(1, 5) + text);
+    BOOST_REQUIRE(facts.root.has_value());
+    BOOST_TEST(facts.reason.find("***") != std::string::npos, facts.reason);
+    BOOST_TEST(to_json(facts).dump().find("c0ffee") == std::string::npos, facts.reason);
+  }
 }
 
 BOOST_AUTO_TEST_CASE(an_iteration_that_nobody_counts_is_not_told) {

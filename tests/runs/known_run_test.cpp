@@ -522,6 +522,11 @@ BOOST_AUTO_TEST_CASE(secrets_in_lists_and_in_quoted_commands) {
       {R"({"secrets": ["leak", {"a": "leak"}], "lr": 1})", R"({"secrets": ***, "lr": 1})"},
       {"x https://u:pa,ss=l;eak@example.org/x", "x https://***@example.org/x"},
       {"x https://hf_abcdefghijklmnopqrstuvwxyz@example.org/x", "x https://***@example.org/x"},
+      {"x https://u:leak@example.org/x?token=leak", "x https://***@example.org/x?token=***"},
+      {R"(['run', '--api-key', 'leak', '--lr', '1'])",
+       R"(['run', '--api-key', '***', '--lr', '1'])"},
+      {R"(["--api-key", "--lr", "1"] "a_token", "x")",
+       R"(["--api-key", "--lr", "1"] "a_token", "x")"},
       {R"({"password": "leak)", R"({"password": "***)"},
       {R"({"password":)", R"({"password":)"},
       {"git clone https://somebody:leak@example.org/a:b@c x",
@@ -541,9 +546,10 @@ BOOST_AUTO_TEST_CASE(secrets_in_lists_and_in_quoted_commands) {
 
 BOOST_AUTO_TEST_CASE(long_commands_are_searched_once) {
   // Each would take minutes if what was read was read again.
-  for (const std::string part : {"a=", "\"", "\\", "\\\"", "'\"", "token=1,",
-                                 "token=", "--token 1 ", "\" TOKEN=", "TOKEN=\"' ", "\\\" TOKEN=1",
-                                 "--token \"", "token\" ", "token\":", "a://:@", "token\": \""}) {
+  for (const std::string part :
+       {"a=", "\"", "\\", "\\\"", "'\"", "token=1,", "token=", "--token 1 ",
+        "\" TOKEN=", "TOKEN=\"' ", "\\\" TOKEN=1", "--token \"", "--token\", ", "--token', '",
+        "token\" ", "token\":", "a://:@", "token\": \""}) {
     std::string text;
     while (text.size() < 2'000'000) text += part;
     BOOST_TEST(without_secrets(text).size() > 0U);

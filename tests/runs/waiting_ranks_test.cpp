@@ -54,6 +54,22 @@ std::string run_of(int world) {
 
 }  // namespace
 
+// As a terminal wraps them: neither the time nor the whole name is known then.
+BOOST_AUTO_TEST_CASE(lines_that_are_cut_say_no_time_and_no_other_operation) {
+  const auto cut = [](int rank, const std::string& operation) {
+    const std::string r = std::to_string(rank);
+    return "[rank" + r + "]:[E304 05:16:07.0 ProcessGroupNCCL.cpp:683] [Rank " + r +
+           "] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=" +
+           operation + "\n";
+  };
+  const RunFacts facts =
+      facts_of(run_of(8) + cut(0, "_ALLGATHER_BASE, NumelI") + cut(2, "_ALLGATHER_BA[451/1919]"));
+  BOOST_TEST((facts.status == ForeignStatus::hung));
+  BOOST_TEST(facts.reason.find("ranks 0, 2 waited for _ALLGATHER_BASE") != std::string::npos,
+             facts.reason);
+  BOOST_TEST(facts.reason.find("different") == std::string::npos, facts.reason);
+}
+
 BOOST_AUTO_TEST_CASE(of_two_ranks_the_one_at_an_earlier_operation_is_behind) {
   for (const int world : {2, 8}) {
     for (const char* second : {"06", "07", "09"}) {  // of the rank that is behind

@@ -129,6 +129,14 @@ bool read_last_error(const FailureForm& form, std::string_view text, size_t at, 
   return false;
 }
 
+/// "terminate called after throwing an instance of 'gloo::IoException'", and on the next line what
+/// it says.
+bool read_terminate(const FailureForm& form, std::string_view text, size_t, LogCollector& log) {
+  log.add_failure(form, text);
+  if (log_text::bare(text).ends_with('\'')) log.expect_detail(form.name);
+  return true;
+}
+
 /// "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD".
 bool read_mpi_abort(const FailureForm& form, std::string_view text, size_t at, LogCollector& log) {
   const int rank = log_text::rank_of(leading_integer(text.substr(at + form.anchor.size())));
@@ -453,7 +461,7 @@ constexpr FailureForm kFailureForms[] = {
      read_ended_word},
     {"abort", "taking the entire process down", kHung, Blame::consequence,
      "its watchdog ended the process"},
-    {"abort", "terminate called ", kCrashed, Blame::consequence, "aborted"},
+    {"abort", "terminate called ", kCrashed, Blame::consequence, "aborted", read_terminate},
     {"abort", "MPI_ABORT was invoked on rank ", kCrashed, Blame::consequence, "aborted",
      read_mpi_abort},
     {"abort", "Fatal Python error: ", kCrashed, Blame::consequence, "aborted"},

@@ -225,17 +225,18 @@ void LogCollector::expect_detail(std::string_view name) {
   // Of several ranks that write as one the first is the nearest to the root.
   const bool is_new = found != failure_of_.end() && now().failures[found->second].times == 1;
   if (is_new && wants_detail_.size() < kMostWriters) {
-    wants_detail_[line_origin_.key()] = {.failure = found->second, .front = "", .where = ""};
+    wants_detail_[line_origin_.key()] = {
+        .failure = found->second, .front = "", .where = "", .line = line_.number};
   }
 }
 
 void LogCollector::take_detail() {
   const auto wanted = wants_detail_.find(line_origin_.key());
-  if (wanted == wants_detail_.end() || text_.find("Last error:") != std::string_view::npos) return;
+  if (wanted == wants_detail_.end() || wanted->second.line == line_.number) return;
   const std::string_view said = log_text::bare(text_.substr(0, next_glued_prefix(text_, 0).at));
   // Where nothing is known of it, what comes next is of somebody else.
   const bool is_other = said.empty() || said.starts_with('[') || said.starts_with("Traceback");
-  const auto [index, front, where] = wanted->second;
+  const auto [index, front, where, line] = wanted->second;
   if (!is_other)
     now().failures[index].detail = log_text::printable(front + std::string(said)) + where;
   wants_detail_.erase(wanted);
@@ -360,7 +361,7 @@ void LogCollector::end_line() {
   if (is_new && is_exception_ && said.ends_with(':') && wants_detail_.size() < kMostWriters) {
     std::string where = exception_where_.empty() ? "" : " (" + exception_where_ + ")";
     wants_detail_[line_origin_.key()] = {failure_of_[std::pair(form.name, rank())], detail + " ",
-                                         std::move(where)};
+                                         std::move(where), line_.number};
   }
 }
 

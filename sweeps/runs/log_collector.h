@@ -178,6 +178,7 @@ class LogCollector {
     size_t failure = 0;
     std::string front;  ///< of the detail, which goes on
     std::string where;
+    int64_t line = 0;  ///< that announced it
   };
   std::map<int64_t, WantedDetail> wants_detail_;  ///< by LineOrigin::key
   std::optional<double> line_time_s_;

@@ -21,6 +21,9 @@ namespace {
 constexpr double kSilentSteps = 20;
 constexpr double kSilentSeconds = 600;
 
+/// The exit code of an abort.
+constexpr int kAbortCode = -6;
+
 Blame blame_of(const Failure& failure) {
   return failure.is_unsure ? Blame::unsure : failure.form->blame;
 }
@@ -54,7 +57,6 @@ const Failure* nearest_of(const std::vector<const Failure*>& failures, IsOne is_
 
 /// An abort that another rank may have been the reason of, as of all that are ended.
 bool is_abort(const Failure& failure) {
-  constexpr int kAbortCode = -6;
   return failure.form->name == "ended" && failure.exit_code == kAbortCode;
 }
 
@@ -111,7 +113,9 @@ const Failure* explanation_of(const std::vector<const Failure*>& failures, const
   const Failure* before = nearest_of(failures, [&](const Failure& failure) {
     const FailureForm& form = *failure.form;
     const bool is_end = form.status == ForeignStatus::interrupted || form.name == "segfault";
-    return form.blame == Blame::ending && is_end && is_before(failure);
+    // Of the same abort C++ said more.
+    const bool is_abort = form.name == "abort" && found.exit_code == kAbortCode;
+    return ((form.blame == Blame::ending && is_end) || is_abort) && is_before(failure);
   });
   if (before != nullptr || found.rank >= 0) return before;
   // Torchrun tells it twice: with the rank in the box.

@@ -71,6 +71,10 @@ const Row kRows[] = {
      "exit-code", 0, "exit code 1, the first that torchrun saw"},
     {"an abort alone", "Error: process 1 terminated with signal SIGABRT\n", ForeignStatus::crashed,
      "signal", -1, "ended by a signal"},
+    {"an abort of which C++ says more",
+     "terminate called after throwing an instance of 'gloo::IoException'\n  what():  pair.cc:724] "
+     "connect [127.0.1.1]:3210: Connection refused\nAborted (core dumped)\n",
+     ForeignStatus::crashed, "abort", -1, "what():  pair.cc:724] connect [127.0.1.1]:3210"},
     {"an abort of the first that torchrun saw",
      "terminate called without an active exception\n" + kLauncher + box("", box_entry(3, -6)),
      ForeignStatus::crashed, "abort", 3, "terminate called"},

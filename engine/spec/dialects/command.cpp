@@ -356,9 +356,9 @@ void leave_out_unset(Flag& flag, Reading& in) {
 void add_flag(Flag flag, Reading& in) {
   Setting setting{.key = std::move(flag.name), .words = std::move(flag.words)};
   setting.value = quoted(setting.words);
-  // Of settings that make no knob the last counts, as for the frameworks' parsers.
+  // The last counts, as for the frameworks' parsers.
   const Setting* first = in.settings.find(setting.key);
-  if (first != nullptr && first->words != setting.words && !is_known(setting.key, in.dialect)) {
+  if (first != nullptr && first->words != setting.words) {
     in.note(fmt::format("'{}' stands twice, as '{}' and as '{}': the last one counts",
                         shown(setting.key), shown(first->value), shown(setting.value)));
     in.settings.remove(setting.key);

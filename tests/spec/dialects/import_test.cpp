@@ -524,8 +524,6 @@ const std::vector<Contradiction> kContradictions = {
     {kLm, "--tensor-model-parallel-size 4 --pipeline-model-parallel-size 2",
      "'--tensor-model-parallel-size' 4", "12 ranks", 12},
     {kLm, "--expert-model-parallel-size 8", "'--expert-model-parallel-size' 8", "4 ranks", 4},
-    {kLm, "--tensor-model-parallel-size 4 --tensor-model-parallel-size 2", "megatron-lm: '--tensor",
-     "as '4' and as '2'"},
     {kLm, "--tensor-model-parallel-size 1 --bf16 --fp16", "'--bf16'", "'--fp16'"},
     {kLm, "--bf16 --fp8-format hybrid --fp4-format e2m1", "'--fp8-format'", "'--fp4-format'"},
     {kLm, "--recompute-granularity selective --recompute-method uniform",

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <span>
 #include <vector>
 
 #include "engine/spec/joined_words.h"
@@ -122,6 +123,35 @@ std::optional<std::string> file_by_words(std::string_view name, bool may_guess_m
   return std::string(device->file);
 }
 
+constexpr std::string_view kNoEightBits[] = {
+    "k80",   "p4",    "p40",   "p100",  "v100",  "v100s", "gv100", "t4",    "t4g",   "a2",
+    "a10",   "a10g",  "a16",   "a30",   "a40",   "a100",  "a100x", "a800",  "a2000", "a4000",
+    "a4500", "a5000", "a5500", "a6000", "1080",  "2080",  "3060",  "3070",  "3080",  "3090",
+    "titan", "mi50",  "mi60",  "mi100", "mi200", "mi210", "mi250", "mi250x"};
+constexpr std::string_view kNoFourBits[] = {"l4",    "l20",    "l40",    "l40s",   "h20",   "h100",
+                                            "h200",  "h800",   "gh100",  "gh200",  "4090",  "ada",
+                                            "mi300", "mi300a", "mi300x", "mi308x", "mi325x"};
+
+bool is_among(std::span<const std::string_view> words, std::string_view word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+/// Whether a word of the name, in small letters, is one of those that are looked for.
+template <class IsLookedFor>
+bool has_word(std::string_view name, const IsLookedFor& is_looked_for) {
+  std::string word;
+  for (const char c : name) {
+    const char lower = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+    if ((lower >= 'a' && lower <= 'z') || (lower >= '0' && lower <= '9')) {
+      word += lower;
+      continue;
+    }
+    if (is_looked_for(word)) return true;
+    word.clear();
+  }
+  return is_looked_for(word);
+}
+
 }  // namespace
 
 std::optional<std::string> hardware_file_of(std::string_view published_name) {
@@ -133,23 +163,21 @@ std::optional<std::string> likely_hardware_file_of(std::string_view published_na
 }
 
 bool lacks_eight_bit_floats(std::string_view device_name) {
-  constexpr std::string_view kOlder[] = {
-      "k80",   "p4",    "p40",   "p100",  "v100",  "v100s", "gv100", "t4",    "t4g",   "a2",
-      "a10",   "a10g",  "a16",   "a30",   "a40",   "a100",  "a100x", "a800",  "a2000", "a4000",
-      "a4500", "a5000", "a5500", "a6000", "1080",  "2080",  "3060",  "3070",  "3080",  "3090",
-      "titan", "mi50",  "mi60",  "mi100", "mi200", "mi210", "mi250", "mi250x"};
-  std::string word;
-  const auto is_older = [&] { return std::ranges::find(kOlder, word) != std::end(kOlder); };
-  for (const char c : device_name) {
-    const char lower = c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
-    if ((lower >= 'a' && lower <= 'z') || (lower >= '0' && lower <= '9')) {
-      word += lower;
-      continue;
-    }
-    if (is_older()) return true;
-    word.clear();
-  }
-  return is_older();
+  return has_word(device_name, [](std::string_view word) { return is_among(kNoEightBits, word); });
+}
+
+bool lacks_four_bit_floats(std::string_view device_name) {
+  return has_word(device_name, [](std::string_view word) {
+    return is_among(kNoEightBits, word) || is_among(kNoFourBits, word);
+  });
+}
+
+bool is_name_of_amd(std::string_view device_name) {
+  return has_word(device_name, [](std::string_view word) {
+    const bool is_mi =
+        word.size() > 3 && word.starts_with("mi") && word[2] >= '0' && word[2] <= '9';
+    return is_mi || word == "amd" || word == "instinct" || word == "radeon";
+  });
 }
 
 }  // namespace moetune::spec

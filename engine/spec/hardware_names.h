@@ -20,5 +20,10 @@ std::optional<std::string> likely_hardware_file_of(std::string_view published_na
 /// Whether a device of that name has no products of 8-bit floating point numbers: NVIDIA's before
 /// compute capability 8.9, AMD's before the MI300. False for names that nobody knows.
 bool lacks_eight_bit_floats(std::string_view device_name);
+/// The same of 4 bits, and of 8 bits with a scale for each block: NVIDIA's before Blackwell, AMD's
+/// before the MI350.
+bool lacks_four_bit_floats(std::string_view device_name);
+/// Whether AMD makes a device of that name: "AMD Instinct MI300X".
+bool is_name_of_amd(std::string_view device_name);
 
 }  // namespace moetune::spec

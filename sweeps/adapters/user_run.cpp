@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/spec/dialects/dense_model.h"
 #include "engine/spec/dialects/node.h"
 #include "engine/spec/dialects/shell.h"
 #include "engine/spec/plan_knobs.h"
@@ -198,7 +199,8 @@ int64_t world_of(const UserRun& run) {
 /// split as attention is where nobody says otherwise.
 void follow(const UserRun& run, spec::PlanKnobs& knobs) {
   if (knobs.pp == 1) knobs.vpp = 1;
-  const bool is_dense = run.model != nullptr && run.model->num_experts == 0;
+  const bool is_dense =
+      run.model != nullptr ? run.model->num_experts == 0 : dialects::says_dense_model(run.config);
   if (run.config.is_etp_derived && !run.is_axis("etp") && !is_dense) knobs.etp = knobs.tp;
   if (run.world_size > 0) spec::set_dp_for(run.world_size, knobs);
 }

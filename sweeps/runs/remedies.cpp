@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "engine/spec/dialects/concepts.h"
+#include "engine/spec/dialects/dense_model.h"
 #include "engine/spec/dialects/values.h"
 #include "engine/spec/hardware_names.h"
 #include "engine/spec/model_spec.h"
@@ -126,8 +127,10 @@ std::shared_ptr<const spec::HardwareSpec> unknown_machine(const RunToMend& run) 
   machine.devices_per_node = 1;
   machine.num_nodes = config.world_size > 0 ? config.world_size : config.knobs.world_size();
   // Whatever is asked for, but what such a device has no products for.
-  const bool has_eight_bits = !spec::lacks_eight_bit_floats(run.device_name);
-  machine.fp8_flops_per_s = machine.fp4_flops_per_s = has_eight_bits ? 1 : 0;
+  machine.fp8_flops_per_s = spec::lacks_eight_bit_floats(run.device_name) ? 0 : 1;
+  machine.fp4_flops_per_s = spec::lacks_four_bit_floats(run.device_name) ? 0 : 1;
+  const bool is_amd = run.is_rocm || spec::is_name_of_amd(run.device_name);
+  machine.vendor = is_amd ? spec::Vendor::amd : spec::Vendor::nvidia;
   return std::make_shared<const spec::HardwareSpec>(std::move(machine));
 }
 
@@ -146,21 +149,28 @@ int64_t following_batch(const dialects::RunConfig& config, const PlanKnobs& knob
 /// Unknown counts as having some, unless traces speak against it.
 bool has_experts(const RunToMend& run) {
   if (run.model != nullptr) return run.model->num_experts > 0;
-  if (run.config->knobs.ep > 1) return true;
-  if (dialects::names_dense_model(*run.config)) return false;
-  if (!run.is_config_known) return run.has_expert_work;
-  const nlohmann::json& model = run.config->model;
-  if (model.empty()) return true;
-  return std::ranges::any_of(
-      std::initializer_list<const char*>{"num_experts", "num_local_experts", "n_routed_experts"},
-      [&](const char* key) {
-        return model.contains(key) && model[key].is_number() && model[key].get<double>() > 0;
-      });
+  if (!run.is_config_known && run.config->knobs.ep == 1 &&
+      !dialects::names_dense_model(*run.config)) {
+    return run.has_expert_work;
+  }
+  return !dialects::says_dense_model(*run.config);
 }
 
 /// What rules ask of settings that no knob stands for.
-void add_carried_choices(const dialects::RunConfig& config, tuner::planner::PlanRun& plan) {
+void add_carried_choices(const RunToMend& run, tuner::planner::PlanRun& plan) {
   if (!plan.is_of_megatron) return;
+  const dialects::RunConfig& config = *run.config;
+  const auto drops = [&](const char* trait) {
+    const bool is_said = config.model_flags.contains(trait);
+    const nlohmann::json& traits = is_said ? config.model_flags : config.model_defaults;
+    if (const auto ratio = traits.find(trait); ratio != traits.end()) {
+      return ratio->is_number() && ratio->get<double>() > 0;
+    }
+    const auto echoed = std::ranges::find(run.echoed, trait, &EchoedSetting::key);
+    return echoed != run.echoed.end() && dialects::parse_number(echoed->value).value_or(0) > 0;
+  };
+  plan.has_attention_dropout = drops("attention_dropout");
+  plan.has_hidden_dropout = drops("hidden_dropout");
   for (const dialects::UnknownSetting& setting : config.unknown) {
     const dialects::Row* row = dialects::find_carried(setting.key, config.dialect);
     if (row == nullptr || setting.value == "null") continue;
@@ -186,7 +196,7 @@ std::vector<BrokenRule> broken_rules_of(const RunToMend& run, const PlanKnobs& k
   plan.is_of_megatron = run.config->dialect != dialects::Dialect::torchtitan;
   plan.takes_padded_deepep = dialects::takes_padded_deepep(*run.config);
   plan.states_own_modules = run.config->has_own_modules;
-  add_carried_choices(*run.config, plan);
+  add_carried_choices(run, plan);
   const bool has_sizes = run.model != nullptr;
   std::vector<BrokenRule> broken;
   if (!has_sizes) broken = broken_sizes_of(*run.config, knobs);

@@ -52,6 +52,8 @@ constexpr ProposedSetting kExpandableSegments{"PYTORCH_CUDA_ALLOC_CONF", "expand
 
 using Groups = std::array<std::string_view, 3>;
 /// Who holds the same weights; without groups of their own that is everybody.
+constexpr int32_t kManyQueues = 32;  // as Megatron-Bridge sets beside an overlapped exchange
+
 constexpr Groups kReplicas = {"dp_cp", "edp", "world"};
 constexpr Groups kExperts = {"ep", profiler::kUnknownMessages};
 constexpr Groups kTensor = {"tp"};
@@ -281,7 +283,12 @@ constexpr RemedyRow kRemedyRows[] = {
      Wall::communication,
      {"transfer"},
      "One micro-batch exchanges rows while another one computes.",
-     [](PlanKnobs& k) { return k.ep > 1 && turn_on(k.overlap_moe_expert_parallel_comm); },
+     [](PlanKnobs& k) {
+       if (k.ep == 1 || !turn_on(k.overlap_moe_expert_parallel_comm)) return false;
+       // In one queue of the device the exchange waits for what was launched before it.
+       if (k.cuda_device_max_connections == 1) k.cuda_device_max_connections = kManyQueues;
+       return true;
+     },
      {},
      true,
      1,

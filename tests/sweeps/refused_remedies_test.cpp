@@ -60,6 +60,10 @@ const Row kRows[] = {
      "communication", "transfer", "overlap_of_experts", "overlap_or_recompute"},
     {"--moe-shared-expert-overlap", "communication", "transfer", "overlap_of_experts",
      "overlap_beside_shared_experts"},
+    {"--recompute-granularity selective --recompute-modules core_attn", "host", "launch",
+     "graphs_of_static_parts", "graph_without_dropout"},
+    {"--recompute-granularity selective --recompute-modules core_attn --attention-dropout 0",
+     "host", "launch", "graphs_of_static_parts", ""},
     {"--moe-router-load-balancing-type aux_loss", "imbalance", "experts", "capacity_of_experts",
      ""},
     {"--moe-router-load-balancing-type sinkhorn", "imbalance", "experts", "capacity_of_experts",
@@ -131,6 +135,60 @@ BOOST_AUTO_TEST_CASE(no_device_is_told_of_products_that_it_has_not) {
                             "NVIDIA GB200", "NVIDIA H200", ""}) {
     BOOST_TEST(!spec::lacks_eight_bit_floats(newer), newer);
   }
+}
+
+// Whether a hardware file or only the traces say whose device it is.
+BOOST_AUTO_TEST_CASE(a_device_by_name_has_its_vendor_and_generation) {
+  const auto refused = [](const std::string& device) {
+    RunToMend run = run_said("");
+    run.device_name = device;
+    const auto remedy = remedy_against("communication", "transfer", run, "hybrid_dispatcher");
+    BOOST_TEST_REQUIRE(remedy.has_value(), device);
+    return remedy->refused;
+  };
+  for (const char* of_amd : {"AMD Instinct MI300X", "AMD Instinct MI355X", "MI300X OAM"}) {
+    BOOST_TEST(refused(of_amd).starts_with("dispatcher_of_machine"), of_amd);
+  }
+  BOOST_TEST(refused("NVIDIA H100 80GB HBM3") == "");
+  BOOST_TEST(refused("") == "");
+  for (const char* older : {"NVIDIA H100 80GB HBM3", "NVIDIA H200", "AMD Instinct MI300X",
+                            "NVIDIA L40S", "NVIDIA A100-SXM4-80GB"}) {
+    BOOST_TEST(spec::lacks_four_bit_floats(older), older);
+  }
+  for (const char* newer : {"NVIDIA B200", "NVIDIA GB300", "AMD Instinct MI355X", ""}) {
+    BOOST_TEST(!spec::lacks_four_bit_floats(newer), newer);
+  }
+}
+
+// Megatron-Core schedules the overlap in 16 bits only.
+BOOST_AUTO_TEST_CASE(experts_in_32_bits_are_not_overlapped) {
+  RunToMend run = run_said("");
+  run.config->knobs.precision = spec::PrecisionRecipe::fp32;
+  const auto remedy = remedy_against("communication", "transfer", run, "overlap_of_experts");
+  BOOST_TEST_REQUIRE(remedy.has_value());
+  BOOST_TEST(remedy->refused.starts_with("overlap_needs_16_bits"), remedy->refused);
+}
+
+// In one queue of the device, the exchange waits for what was launched before it.
+BOOST_AUTO_TEST_CASE(an_overlapped_exchange_has_several_queues) {
+  const auto flags = [](const std::string& variable) {
+    RunToMend run;
+    run.config = dialects::import_run(
+        variable +
+            "pretrain_gpt.py --bf16 --seq-length 4096 --micro-batch-size 1 --global-batch-size 64 "
+            "--expert-model-parallel-size 8 --moe-token-dispatcher-type alltoall",
+        dialects::Dialect::megatron_lm, {.world_size = 8});
+    const auto remedy = remedy_against("communication", "transfer", run, "overlap_of_experts");
+    BOOST_TEST_REQUIRE(remedy.has_value());
+    return remedy->flags;
+  };
+  const std::string kQueues = "CUDA_DEVICE_MAX_CONNECTIONS=32";
+  const auto has_queues = [&](const std::vector<std::string>& all) {
+    return std::ranges::find(all, kQueues) != all.end();
+  };
+  BOOST_TEST(has_queues(flags("CUDA_DEVICE_MAX_CONNECTIONS=1 ")));
+  BOOST_TEST(!has_queues(flags("CUDA_DEVICE_MAX_CONNECTIONS=16 ")));
+  BOOST_TEST(!has_queues(flags("")));
 }
 
 // Nobody is told of a dispatcher that the framework has no word for.

@@ -324,6 +324,12 @@ BOOST_AUTO_TEST_CASE(each_rule_can_be_broken_and_says_so) {
        }},
       {"batch_divides", [](K& k) { k.micro_batch_size = 3; }},
       {"overlap_needs_ep", [](K& k) { k.overlap_moe_expert_parallel_comm = true; }},
+      {"overlap_needs_16_bits",
+       [](K& k) {
+         k.ep = 2;
+         k.overlap_moe_expert_parallel_comm = true;
+         k.precision = spec::PrecisionRecipe::fp32;
+       }},
       {"static_shapes", [](K& k) { k.cuda_graphs = {spec::PlanGraph::full_iteration}; }},
       {"static_shapes",
        [](K& k) {

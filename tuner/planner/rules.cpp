@@ -387,6 +387,21 @@ constexpr PlanRule kRules[] = {
            return std::string(
                "a graph of moe_router excludes one of moe, and moe_preprocess needs it");
          }}),
+    // What a graph computes a second time would draw other random numbers.
+    of_chosen_knobs(
+        {"graph_without_dropout",
+         [](Run run) {
+           const PlanGraphSet& graphs = run.knobs.cuda_graphs;
+           const spec::PlanRecomputeSet& again = run.knobs.recompute;
+           if (!is_of_megatron(run)) return true;
+           const bool has_attention =
+               graphs.has(PlanGraph::attn) && again.has(PlanRecompute::core_attn);
+           const bool has_output = (graphs.has(PlanGraph::mlp) && again.has(PlanRecompute::mlp)) ||
+                                   (graphs.has(PlanGraph::moe) && again.has(PlanRecompute::moe));
+           return (!has_attention || !run.has_attention_dropout) &&
+                  (!has_output || !run.has_hidden_dropout);
+         },
+         [](Run) { return std::string("dropout excludes graphs of what is recomputed"); }}),
     // A host that counts rows cannot be captured.
     of_chosen_knobs({"graph_of_counted_rows",
                      [](Run run) {
@@ -401,6 +416,13 @@ constexpr PlanRule kRules[] = {
                            "a graph of moe_preprocess with dispatcher alltoall and a "
                            "capacity_factor needs pad_to_capacity");
                      }}),
+    of_chosen_knobs(
+        {"overlap_needs_16_bits",
+         [](Run run) {
+           return !run.knobs.overlap_moe_expert_parallel_comm ||
+                  run.knobs.precision != PrecisionRecipe::fp32;
+         },
+         [](Run) { return std::string("overlap of the experts' exchange needs bf16 or fp16"); }}),
     of_chosen_knobs({"overlap_beside_shared_experts",
                      [](Run run) {
                        return !run.overlaps_shared_experts ||

@@ -53,6 +53,10 @@ struct PlanRun {
   bool overlaps_shared_experts = false;
   /// Experts are balanced in a way that takes no capacity, such as sinkhorn.
   bool balances_without_capacity = false;
+  /// Attention drops some of its scores (--attention-dropout above 0).
+  bool has_attention_dropout = false;
+  /// Layers drop some of their output (--hidden-dropout above 0).
+  bool has_hidden_dropout = false;
 };
 
 /// Whether linear modules and attention are Megatron-Core's own. Attention without scores is

@@ -32,6 +32,14 @@ void read_wall(const std::string& text, tuner::TrialOutcome& outcome) {
   // Trials of earlier versions have a label beside a wall that knows less.
   if (const auto label = base::wall_from_name(word_of("label"))) outcome.wall = label;
   outcome.wall_cause = word_of("sub_cause");
+  const auto evidence = document.find("evidence");
+  if (evidence != document.end() && evidence->is_array()) {
+    for (const json& fact : *evidence) {
+      if (!fact.is_object() || !fact.contains("name") || !fact.contains("text")) continue;
+      const bool is_doubt = fact["name"] == "ranks_missing" || fact["name"] == "ranks_unknown";
+      if (is_doubt && fact["text"].is_string()) outcome.wall_doubt = fact["text"];
+    }
+  }
   const auto read_ratios = [&](const char* key, std::map<std::string, double>& ratios) {
     const auto found = document.find(key);
     if (found == document.end() || !found->is_object()) return;

@@ -105,6 +105,7 @@ struct TrialOutcome {
   int64_t peak_bytes = 0;            ///< highest rank
   std::optional<base::Wall> wall{};  ///< none when not traced
   std::string wall_cause{};          ///< which of its causes, where that was told apart
+  std::string wall_doubt{};          ///< what the traces leave open about it, a sentence; or empty
   /// Parts of the traced step by the names of base::StepPart, adding up to 1.
   std::map<std::string, double> shares;
   /// By wall: what of the step is gained without its causes (StepVerdict::ceilings).

@@ -12,6 +12,7 @@
 #include "engine/spec/plan_knobs.h"
 #include "kernels/base/fnv.h"
 #include "kernels/base/units.h"
+#include "sweeps/adapters/engine_result.h"
 #include "sweeps/adapters/engine_words.h"
 #include "sweeps/adapters/shell_text.h"
 #include "sweeps/planning/estimate.h"
@@ -161,6 +162,8 @@ bool EngineSpace::can_profile() const {
   const std::string& words = run_->engine().profile;
   return words != "none" && (run_->dialect.has_value() || !words.empty());
 }
+
+bool EngineSpace::asks_for_steps() const { return sweeps::asks_for_steps(*run_); }
 
 std::string EngineSpace::remark() const {
   std::string text;

@@ -26,6 +26,7 @@ class EngineSpace final : public tuner::SettingsSpace {
   [[nodiscard]] std::string broken_rule(const tuner::Settings& settings) const override;
   [[nodiscard]] std::string too_large(const tuner::TrialRequest& request) const override;
   [[nodiscard]] bool can_profile() const override;
+  [[nodiscard]] bool asks_for_steps() const override;
   [[nodiscard]] std::vector<tuner::Settings> layouts() const override;
   [[nodiscard]] std::vector<tuner::SettingsMove> moves(
       const tuner::Settings& from, const tuner::TrialOutcome& seen) const override;

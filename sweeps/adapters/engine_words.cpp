@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "engine/spec/dialects/concepts.h"
 #include "engine/spec/dialects/shell.h"
 #include "engine/spec/dialects/values.h"
 #include "kernels/base/error.h"
+#include "kernels/base/shell_quotes.h"
 #include "sweeps/adapters/trial_settings.h"
 
 namespace moetune::sweeps {
@@ -77,6 +79,49 @@ std::vector<std::string> words_of_raw(const UserRun& run, const UnknownSetting& 
 
 void append(std::vector<std::string>& to, const std::vector<std::string>& more) {
   to.insert(to.end(), more.begin(), more.end());
+}
+
+/// Where the value of a flag stands in a command, from and to: plain words, once, and nothing
+/// between them and {flags} that quotes or that ends a command. None where it is not so simple.
+std::optional<std::pair<size_t, size_t>> value_in(const std::string& text,
+                                                  const std::string& flag) {
+  const auto is_blank = [&](size_t at) { return at >= text.size() || text[at] == ' '; };
+  const size_t at = text.find(flag);
+  const size_t placeholder = text.find("{flags}");
+  if (at == std::string::npos || placeholder == std::string::npos || at > placeholder) return {};
+  const size_t behind = at + flag.size();
+  const bool is_word = at > 0 && is_blank(at - 1) && (is_blank(behind) || text[behind] == '=');
+  if (!is_word || text.find(flag, behind) != std::string::npos) return {};
+  const size_t from = text.find_first_not_of(' ', behind + 1);
+  if (from == std::string::npos || from >= placeholder) return {};
+  const size_t to = std::min(text.find(' ', from), text.size());
+  const size_t next = text.find_first_not_of(' ', to);
+  const bool has_one = next != std::string::npos && (text[next] == '-' || next == placeholder);
+  const std::string between = text.substr(from, placeholder - from);
+  if (!has_one || !base::is_plain_shell_word(text.substr(from, to - from)) ||
+      between.find_first_of("'\"`\\;&|()<>#\n") != std::string::npos) {
+    return {};
+  }
+  return std::pair{from, to};
+}
+
+/// Puts a flag with its value in the place of the user's own, where that stands in the command.
+bool replace_value(const std::vector<std::string>& words, std::string& text) {
+  if (words.size() != 2 || !words[0].starts_with("--")) return false;
+  const auto place = value_in(text, words[0]);
+  if (!place) return false;
+  text.replace(place->first, place->second - place->first, word_for_shell(words[1]));
+  return true;
+}
+
+/// A trial's own setting. Of a flag's list each number is a word; of a user's value all is one.
+void put_trial_setting(const UnknownSetting& setting, Dialect dialect,
+                       dialects::RunConfig& config) {
+  put_setting(config, setting, dialect);
+  const bool is_list = setting.value.find(' ') != std::string::npos &&
+                       setting.value.find_first_not_of("0123456789 ") == std::string::npos;
+  if (!is_list || !setting.key.starts_with("-")) return;
+  std::ranges::find(config.unknown, setting.key, &UnknownSetting::key)->value = setting.value;
 }
 
 /// The words of the key 'profile', split as a shell does.
@@ -218,14 +263,21 @@ EngineCommand engine_command(const UserRun& run, const tuner::TrialRequest& requ
   TrialLength length;
   length.num_steps = launched_steps(request);
   length.out = out;
+  length.world_size = run.world_size;
   if (request.is_profiled) length.first_traced = first_traced_step(request);
   std::vector<std::string> flags;
+  std::string text = engine.run;
+  // Elsewhere the last of two values counts, as for the framework's parser.
+  const auto add = [&](const std::vector<std::string>& words) {
+    const bool is_of_command = run.dialect == Dialect::megatron_lm && !run.is_of_script;
+    if (!is_of_command || !replace_value(words, text)) append(flags, words);
+  };
   const std::vector<dialects::SettingChange> changes = table_changes(run, config);
   for (const dialects::SettingChange& change : changes) {
     if (change.is_variable && change.after) {
       command.environment.push_back(change.key + "=" + *change.after);
     }
-    append(flags, change.words);
+    add(change.words);
   }
   std::vector<std::string> own_words;
   if (request.is_profiled && !engine.profile.empty()) {
@@ -237,11 +289,11 @@ EngineCommand engine_command(const UserRun& run, const tuner::TrialRequest& requ
     if (!own_words.empty()) replaced = profile_settings(*run.dialect, length);
     for (const UnknownSetting& setting : trial_settings(*run.dialect, length)) {
       if (std::ranges::find(replaced, setting) != replaced.end()) continue;
-      put_setting(config, setting, run.dialect);
+      put_trial_setting(setting, *run.dialect, config);
     }
   }
   for (const UnknownSetting& setting : changed_unknown(run.config, config)) {
-    append(flags, words_of_raw(run, setting));
+    add(words_of_raw(run, setting));
   }
   append(flags, own_words);
   Placeholders& values = command.placeholders;
@@ -263,7 +315,7 @@ EngineCommand engine_command(const UserRun& run, const tuner::TrialRequest& requ
     command.config_text = dialects::export_run(config, *run.dialect);
     values["config"] = {command.config_path};
   }
-  command.text = filled_in(engine.run, values);
+  command.text = filled_in(text, values);
   return command;
 }
 

@@ -15,7 +15,13 @@ struct TrialLength {
   int64_t num_steps = 0;     ///< all of them
   int64_t first_traced = 0;  ///< from 1; 0: the run is not profiled
   std::string out;           ///< the trial's folder
+  int64_t world_size = 0;    ///< ranks; 0: not known
 };
+
+/// The ranks of which a trial is profiled: all, or of more than 64 those of the first eight, which
+/// are mostly one node, and 56 that are spread evenly over the others. Rank 0 where nobody knows
+/// how many there are.
+std::vector<int64_t> profiled_ranks(int64_t world_size);
 
 /// Settings that stand in no table of knobs, with values as the dialect writes them.
 std::vector<spec::dialects::UnknownSetting> trial_settings(spec::dialects::Dialect dialect,

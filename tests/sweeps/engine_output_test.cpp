@@ -112,7 +112,9 @@ BOOST_AUTO_TEST_CASE(show_and_the_report_have_the_users_words) {
       tests::contains(answer.out, "\nCommand, in " +
                                       std::filesystem::path(sweep).parent_path().string() + "\n  "),
       answer.out);
-  BOOST_TEST(tests::contains(answer.out, "--micro-batch-size 2 --overlap-grad-reduce "));
+  // In the place of the user's own value, and behind all of them.
+  BOOST_TEST(tests::contains(answer.out, "--micro-batch-size 2 --global-batch-size 64 "));
+  BOOST_TEST(tests::contains(answer.out, "--overlap-grad-reduce --exit-interval "), answer.out);
   BOOST_TEST(!tests::contains(answer.out, "  command: "));
   BOOST_TEST(!tests::contains(answer.out, " 0 B"), answer.out);
   BOOST_TEST(tests::contains(run({"show", db, "1"}).out,

@@ -320,10 +320,11 @@ TrialOutcome SettingsSearch::profile() {
                  ? fmt::format("At {} per step the wall is not known: no trace shows it{}{}.",
                                base::format_ns(pass_.incumbent->outcome.step_ns),
                                seen.ceilings.empty() ? "" : ": ", percent_list(seen))
-                 : fmt::format("At {} per step the wall is {}{}: {}.",
+                 : fmt::format("At {} per step the wall is {}{}: {}.{}",
                                base::format_ns(pass_.incumbent->outcome.step_ns), name_of(label),
                                seen.wall_cause.empty() ? "" : " (" + seen.wall_cause + ")",
-                               percent_list(seen)));
+                               percent_list(seen),
+                               seen.wall_doubt.empty() ? "" : " " + seen.wall_doubt + "."));
   decision.trial_hash = trial.request.hash;
   decision.baseline_hash = pass_.incumbent->request.hash;
   decision.wall = seen.wall ? name_of(label) : "";
@@ -489,7 +490,9 @@ void SettingsSearch::validate() {
     const Trial& winner = is_runner_up ? *pass_.runner_up : *pass_.incumbent;
     if (num_started() >= sweep_.budget.max_trials) break;
     TrialRequest request = space_->request(winner.settings, false, sweep_.validate_steps);
-    request.title = fmt::format("validation over {} steps", sweep_.validate_steps);
+    request.title = space_->asks_for_steps()
+                        ? fmt::format("validation over {} steps", sweep_.validate_steps)
+                        : "validation over the steps of the command";
     request.is_final = true;
     request.why = is_runner_up
                       ? "The best did not pass its validation: this was the best before it."

@@ -46,6 +46,8 @@ class SettingsSpace {
   [[nodiscard]] virtual std::string too_large(const TrialRequest& request) const = 0;
   /// Whether the engine can be made to write a trace.
   [[nodiscard]] virtual bool can_profile() const = 0;
+  /// Whether a run makes as many steps as it is asked for; else as many as it makes by itself.
+  [[nodiscard]] virtual bool asks_for_steps() const { return true; }
   /// All combinations of layout and batch sizes that the space allows.
   [[nodiscard]] virtual std::vector<Settings> layouts() const = 0;
   /// Single changes that are allowed, the most promising first. `seen`: outcome of the last

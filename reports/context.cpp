@@ -281,6 +281,7 @@ Context read_context(const store::Store& store, int64_t sweep_id, const std::str
   context.waits_for_tell = waits_for_tell(store, context.sweep, rows);
   if (const TrialRow* shown = context.at(context.shown)) {
     context.engine_run = engine_run_of(store, *shown);
+    context.is_forced = has_forced_balancing(store, shown->id);
     context.traced = context.shown;
     const std::set<int64_t> traced = traced_trials(store);
     const auto has_trace = [&](const TrialRow& row) {

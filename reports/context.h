@@ -40,6 +40,7 @@ struct Context {
   /// ReportOptions::flags of the trial that is shown in the verdict.
   std::string flags;
   EngineRun engine_run;         ///< of the same trial
+  bool is_forced = false;       ///< experts of the shown trial were forced to be balanced
   bool waits_for_tell = false;  ///< the sweep is not running, and somebody else runs its trials
   /// Knobs that do not have the same value in all trials, in the knob table's order.
   std::vector<std::string> varying_knobs;

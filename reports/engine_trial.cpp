@@ -10,6 +10,11 @@ namespace moetune::reports {
 
 using nlohmann::json;
 
+bool has_forced_balancing(const store::Store& store, int64_t trial_id) {
+  const std::vector<store::NamedText> texts = store.read_texts(trial_id);
+  return std::ranges::find(texts, kForcedBalancingText, &store::NamedText::name) != texts.end();
+}
+
 bool is_of_another_engine(const store::TrialRow& trial) {
   const json document = store::parse_untrusted(trial.spec_json);
   return document.is_object() && document.contains("engine");

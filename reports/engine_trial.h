@@ -16,6 +16,14 @@ namespace moetune::reports {
 inline constexpr const char* kCommandText = "command";
 inline constexpr const char* kCommandFolderText = "command_folder";
 
+/// The text of a trial whose experts were forced to be balanced, whatever their router said.
+inline constexpr const char* kForcedBalancingText = "forced_balancing";
+/// Whether a trial has it: its figures say nothing of real routing.
+bool has_forced_balancing(const store::Store& store, int64_t trial_id);
+/// The sentence for all that is shown of such a sweep.
+inline constexpr const char* kForcedBalancing =
+    "experts were forced to be balanced: no figure here holds for real routing";
+
 /// True for a trial of a sweep whose `engine` is not our own.
 bool is_of_another_engine(const store::TrialRow& trial);
 

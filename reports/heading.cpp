@@ -132,8 +132,9 @@ std::string subtitle_of(const Context& context) {
   if (!context.sweep.hardware_name.empty()) {
     text += (text.empty() ? "" : " on ") + context.sweep.hardware_name;
   }
-  return fmt::format("{}{}{}", text, text.empty() ? "" : " · ",
-                     counted(static_cast<int64_t>(context.trials.size()), "trial"));
+  return fmt::format("{}{}{}{}", text, text.empty() ? "" : " · ",
+                     counted(static_cast<int64_t>(context.trials.size()), "trial"),
+                     context.is_forced ? fmt::format(" · {}", kForcedBalancing) : "");
 }
 
 std::string origin_of(const Context& context) {

@@ -2,6 +2,7 @@
 // that have no time.
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -37,11 +38,14 @@ std::string render_history(const SectionInput& input) {
              "history",
              fmt::format(
                  "{} trials, {} of them ran to the end. Shape and colour: the phase. "
-                 "Bars: confidence interval of the median.{} The one-rank reference run is left "
-                 "out; the figures stand in the table of all trials.{}",
+                 "Bars: confidence interval of the median.{} {}The figures stand in the table of "
+                 "all trials.{}",
                  context.trials.size(), num_ok,
                  untimed.empty() ? ""
                                  : fmt::format(" Without a time: {}.", fmt::join(untimed, ", ")),
+                 std::ranges::any_of(context.trials, is_reference)
+                     ? "The one-rank reference run is left out. "
+                     : "",
                  context.trials.size() <= kMostMarks
                      ? ""
                      : " Of marks that would lie on top of each other, one is drawn; zoom in for "

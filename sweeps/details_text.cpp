@@ -181,7 +181,7 @@ std::string trace_text(const std::vector<store::NamedText>& texts, std::optional
 std::string notes_text(const std::vector<store::NamedText>& texts, std::optional<size_t> width) {
   std::string text;
   for (const store::NamedText& entry : texts) {
-    const bool is_note = entry.name == "note" || entry.name == "forced_balancing";
+    const bool is_note = entry.name == "note" || entry.name == reports::kForcedBalancingText;
     if (is_note) text += wrapped(entry.value, width);
   }
   return text;

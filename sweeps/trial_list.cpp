@@ -66,10 +66,23 @@ std::string first_fits_text(const std::vector<TrialLine>& lines, bool has_sweeps
                         has_sweeps ? fmt::format(" of sweep {}", first_fit->sweep_id) : "",
                         first_fit->id, one_line(first_fit_text(*first_fit)));
   }
+  text += forced_text(lines);
   return text.empty() ? text : text + "\n";
 }
 
 }  // namespace
+
+std::string forced_text(const std::vector<TrialLine>& lines) {
+  std::vector<int64_t> forced;
+  bool are_all = true;
+  for (const TrialLine& line : lines) {
+    if (line.is_forced) forced.push_back(line.trial.id);
+    are_all = are_all && (line.is_forced || !line.trial.step_ns);
+  }
+  if (forced.empty()) return "";
+  if (are_all) return fmt::format("{}\n", reports::kForcedBalancing);
+  return fmt::format("of trials {}: {}\n", fmt::join(forced, ", "), reports::kForcedBalancing);
+}
 
 TrialLines read_trial_lines(const store::Store& store, int64_t sweep_id,
                             const std::string& status) {
@@ -82,8 +95,8 @@ TrialLines read_trial_lines(const store::Store& store, int64_t sweep_id,
     const SweepView& view = listed.views.emplace(id, SweepView(store, id)).first->second;
     for (const store::TrialRow& trial : trials) {
       if (!status.empty() && trial.status != status) continue;
-      listed.lines.push_back(
-          {explained(trial), title_of(store, trial, baseline_of(trials)), &view});
+      listed.lines.push_back({explained(trial), title_of(store, trial, baseline_of(trials)), &view,
+                              reports::has_forced_balancing(store, trial.id)});
     }
   }
   return listed;

@@ -18,6 +18,7 @@ struct TrialLine {
   store::TrialRow trial;
   std::string title;
   const SweepView* view = nullptr;
+  bool is_forced = false;  ///< its experts were forced to be balanced
 };
 
 /// The lines of a database, and the views to which they refer.
@@ -34,10 +35,13 @@ TrialLines read_trial_lines(const store::Store& store, int64_t sweep_id,
 std::string purpose_text(const SweepView& view, const store::TrialRow& trial,
                          const std::string& title);
 
-/// The first configurations that fitted, and one line per trial: what it is to its sweep (winner
-/// or, where its long run failed, not validated; first fit, baseline, kept), its numbers, what it
-/// was for and what became of it, and its knobs where they are not those of the first fit. With a
-/// `width`, lines fit.
+/// Says of which trials no figure holds for real routing, a line; empty: of none.
+std::string forced_text(const std::vector<TrialLine>& lines);
+
+/// The first configurations that fitted, what forced_text says, and one line per trial: what it is
+/// to its sweep (winner or, where its long run failed, not validated; first fit, baseline, kept),
+/// its numbers, what it was for and what became of it, and its knobs where they are not those of
+/// the first fit. With a `width`, lines fit.
 std::string trial_list_text(const std::vector<TrialLine>& lines, std::optional<size_t> width);
 
 /// Where the sweeps' trials were measured, where a sweep has run in more than one environment:

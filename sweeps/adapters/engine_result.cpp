@@ -13,6 +13,7 @@
 #include "kernels/base/text.h"
 #include "kernels/base/units.h"
 #include "profiler/analysis/stats.h"
+#include "reports/engine_trial.h"
 #include "reports/or_null.h"
 #include "sweeps/adapters/echo_check.h"
 #include "sweeps/adapters/engine_words.h"
@@ -374,7 +375,7 @@ store::TrialResult engine_result(const UserRun& run, const tuner::TrialRequest& 
       echoed.unknown.push_back({setting.key, setting.value});
     }
     if (dialects::forces_balance(run.config) || dialects::forces_balance(echoed)) {
-      result.texts.push_back({"forced_balancing",
+      result.texts.push_back({reports::kForcedBalancingText,
                               "experts were forced to be balanced: no figure of this trial holds "
                               "for real routing"});
     }

@@ -79,8 +79,8 @@ int run_ls_command(const CommandOptions& options) {
   const TrialLines listed = read_trial_lines(store, sweep, status);
   if (options.wants_json()) {
     nlohmann::json list = nlohmann::json::array();
-    for (const auto& [trial, title, view] : listed.lines) {
-      list.push_back(trial_json(*view, trial, title));
+    for (const TrialLine& line : listed.lines) {
+      list.push_back(trial_json(*line.view, line.trial, line.title));
     }
     std::cout << list.dump(2) << "\n";
     return 0;

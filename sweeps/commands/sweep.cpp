@@ -52,10 +52,11 @@ struct Result {
   std::optional<store::Gain> gain;
   store::Validation validation;
   std::optional<NextCommand> next;  ///< for people to run
+  bool is_forced = false;           ///< the best's experts were forced to be balanced
 };
 
 Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summary) {
-  Result result{store.path(), sweep_id, std::move(summary), {}, {}, {}, {}, 0, {}, {}, {}};
+  Result result{store.path(), sweep_id, std::move(summary), {}, {}, {}, {}, 0, {}, {}, {}, false};
   const store::SweepRow sweep = store.read_sweep(sweep_id).value_or(store::SweepRow{});
   if (sweep.first_fit_trial) result.first_fit = store.get_trial(*sweep.first_fit_trial);
   if (sweep.winner_trial) result.best = store.get_trial(*sweep.winner_trial);
@@ -72,6 +73,7 @@ Result result_of(const store::Store& store, int64_t sweep_id, SweepSummary summa
   if (result.best && result.first_fit) {
     result.gain = store::gain_over_first_fit(decisions, *result.best, *result.first_fit);
   }
+  result.is_forced = result.best && reports::has_forced_balancing(store, result.best->id);
   if (result.best) result.validation = store::validation_of(decisions, *result.best);
   result.num_cleared = static_cast<int64_t>(store::cleared_trials(decisions).size());
   for (const store::DecisionRow& decision : decisions) {
@@ -198,6 +200,7 @@ std::string to_text(const Result& result) {
   }
   if (best.peak_bytes) text += ", peak " + base::format_bytes(*best.peak_bytes);
   text += best.wall.empty() ? "\n" : ", wall " + best.wall + "\n";
+  if (result.is_forced) text += fmt::format("{}\n", reports::kForcedBalancing);
   if (result.gain) {
     const store::Gain& gain = *result.gain;
     const std::string interval =

@@ -107,8 +107,9 @@ std::string head_text(const Seen& seen, bool is_running) {
                                  : seen.sweep.status == SearchStatus::running
                                      ? "stopped: no process is running it"
                                      : name_of(seen.sweep.status);
-  return fmt::format("sweep {} {}: {}\n{}\n{}\n{}", seen.sweep.id, one_line(seen.sweep.name), state,
-                     counts_text(seen.trials.lines), best_text(seen, is_running),
+  return fmt::format("sweep {} {}: {}\n{}\n{}\n{}{}", seen.sweep.id, one_line(seen.sweep.name),
+                     state, counts_text(seen.trials.lines), best_text(seen, is_running),
+                     forced_text(seen.trials.lines),
                      seen.decisions.empty() ? "" : one_line(seen.decisions.back().text) + "\n");
 }
 

@@ -665,6 +665,11 @@ int64_t ImportedSteps::num_lost(size_t step) const {
     const Interval& time = rank.slices[step].host;
     const auto first = std::ranges::lower_bound(rank.idle_launches_ns, time.start_ns);
     sum += std::ranges::lower_bound(first, rank.idle_launches_ns.end(), time.end_ns) - first;
+    const std::vector<uint32_t>& ops = rank.slices[step].ops;
+    const auto num_without_call = std::ranges::count_if(
+        ops, [&](uint32_t row) { return traces_[rank.trace].ops[row].call == kNoRow; });
+    // Where none has a call, none was recorded.
+    if (num_without_call < std::ssize(ops)) sum += num_without_call;
   }
   return sum;
 }

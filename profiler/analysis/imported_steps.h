@@ -94,7 +94,8 @@ class ImportedSteps {
   /// Device work of a step in all traces.
   [[nodiscard]] size_t num_ops(size_t step) const;
   /// Launches of kernels in a step whose kernels are not in the traces, though earlier and later
-  /// ones are. 0 where graphs are captured: their launches have none.
+  /// ones are (0 where graphs are captured: their launches have none), and work whose launch is
+  /// not, though that of other work is.
   [[nodiscard]] int64_t num_lost(size_t step) const;
   /// One for each trace with device work, on one clock.
   [[nodiscard]] std::vector<StepTrace> make(size_t step) const;

@@ -100,16 +100,26 @@ void run_imported(const std::vector<FaultyCase>& sample) {
   const FileFolder folder;
   Score with_waits;
   Score without_waits;
+  Score few_launches_lost;
+  Score many_launches_lost;
   for (const FaultyCase& faulty : sample) {
     const FaultyStep step = play_faulty(faulty);
     std::vector<profiler::ImportedTrace> traces =
         tests::through_kineto(step.traces, step.communicators, folder.path());
     add_imported_case(faulty, step, traces, with_waits);
+    std::vector<profiler::ImportedTrace> lossy =
+        tests::as_recorded(step.traces, step.communicators);
+    tests::forget_launches(lossy, 3);
+    add_imported_case(faulty, step, lossy, few_launches_lost);
+    tests::forget_launches(lossy, 30);
+    add_imported_case(faulty, step, lossy, many_launches_lost);
     tests::forget_waits(traces);
     add_imported_case(faulty, step, traces, without_waits);
   }
   print("through Kineto", with_waits);
   print("without wait events", without_waits);
+  print("3 % of launch calls lost", few_launches_lost);
+  print("a third of launch calls lost", many_launches_lost);
 }
 
 void run_played(int64_t num_seeds) {

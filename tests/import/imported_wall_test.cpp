@@ -435,8 +435,13 @@ BOOST_AUTO_TEST_CASE(lost_launches_make_no_work_of_the_device_idle) {
           BOOST_TEST(is_told == (percent_lost > 0));
         }
         // A host that is late all the time stays so, or is no longer known to be.
-        const std::string late = name_of(verdict_of(events_of(600, has_steps, percent_lost)).label);
-        BOOST_TEST((late == "host" || (late == "unknown" && percent_lost > 10)), late);
+        const ImportedWall late = verdict_of(events_of(600, has_steps, percent_lost));
+        const std::string label = name_of(late.label);
+        BOOST_TEST((label == "host" || (label == "unknown" && percent_lost > 10)), label);
+        // Gaps before work without a call may be the host's, too: the ceiling is a bound.
+        if (label == "host" && has_steps && percent_lost > 0) {
+          BOOST_TEST(late.summary.find("up to") != std::string::npos, late.summary);
+        }
       }
     }
   }

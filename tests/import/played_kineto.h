@@ -28,5 +28,7 @@ std::vector<profiler::ImportedTrace> through_kineto(const std::vector<profiler::
 
 /// As the same run is recorded without events for waits.
 void forget_waits(std::vector<profiler::ImportedTrace>& traces);
+/// As it is recorded where about so many of a hundred calls that launch kernels are lost.
+void forget_launches(std::vector<profiler::ImportedTrace>& traces, int percent);
 
 }  // namespace moetune::tests

@@ -7,6 +7,7 @@
 #include <array>
 #include <fstream>
 #include <map>
+#include <random>
 #include <tuple>
 #include <utility>
 
@@ -18,8 +19,13 @@
 namespace moetune::tests {
 namespace {
 
+using profiler::CallKind;
+using profiler::Chunks;
 using profiler::CommCall;
+using profiler::HostCall;
+using profiler::ImportedOp;
 using profiler::ImportedTrace;
+using profiler::kNoRow;
 using profiler::RecordKind;
 using profiler::StepTrace;
 using profiler::TraceRecord;
@@ -297,6 +303,24 @@ std::vector<ImportedTrace> through_kineto(const std::vector<StepTrace>& step,
 
 void forget_waits(std::vector<ImportedTrace>& traces) {
   for (ImportedTrace& trace : traces) trace.syncs.clear();
+}
+
+void forget_launches(std::vector<ImportedTrace>& traces, int percent) {
+  std::minstd_rand random(11);
+  for (ImportedTrace& trace : traces) {
+    Chunks<HostCall> kept;
+    std::vector<uint32_t> places;
+    for (const HostCall& call : trace.calls) {
+      const bool is_lost =
+          call.kind == CallKind::launch && static_cast<int>(random() % 100) < percent;
+      places.push_back(is_lost ? kNoRow : static_cast<uint32_t>(kept.size()));
+      if (!is_lost) kept.add(call);
+    }
+    trace.calls = std::move(kept);
+    for (ImportedOp& op : trace.ops) {
+      if (op.call != kNoRow) op.call = places[op.call];
+    }
+  }
 }
 
 }  // namespace moetune::tests

@@ -484,11 +484,14 @@ class Judge {
                                base::format_ratio(ratio)));
     }
     if (wall.label == Wall::unknown) {
-      const bool is_unmatched = wall.sub_cause == kUnmatched;
-      const std::vector<std::string> wanted =
-          what_to_record(traces_, {time_.work.is_too_little(), is_unmatched,
-                                   is_unmatched && lacks_parts() && time_.matching.apart.empty(),
-                                   time_.work.are_ids_shared(), time_.work.lacks_lengths()});
+      VerdictLack lack;
+      lack.is_too_little = time_.work.is_too_little();
+      lack.is_unmatched = wall.sub_cause == kUnmatched;
+      lack.lacks_parts = lack.is_unmatched && lacks_parts() && time_.matching.apart.empty();
+      lack.are_ids_shared = time_.work.are_ids_shared();
+      lack.lacks_lengths = time_.work.lacks_lengths();
+      lack.lacks_records = replay_ && replay_->verdict.num_lost > 0;
+      const std::vector<std::string> wanted = what_to_record(traces_, lack);
       add_evidence(wall, "to_record", static_cast<double>(wanted.size()), "count",
                    fmt::format("for a verdict record next time: {}", fmt::join(wanted, "; ")));
     }

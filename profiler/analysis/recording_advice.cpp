@@ -90,6 +90,9 @@ std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces,
   } else if (std::ranges::any_of(traces, lacks_launches)) {
     wanted.push_back("the host's calls over whole steps" + how(&RecordingRow::calls));
   }
+  if (lack.lacks_records) {
+    wanted.emplace_back("every record of the steps (of fewer steps, or with larger buffers)");
+  }
   if (std::ranges::any_of(traces, lacks_names)) wanted.emplace_back("the kernels' names");
   if (lack.lacks_lengths) wanted.emplace_back("when each kernel ends");
   if (lack.lacks_parts) {

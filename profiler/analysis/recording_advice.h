@@ -22,6 +22,7 @@ struct VerdictLack {
   bool lacks_parts = false;     ///< collectives that were not found on all ranks that have them
   bool are_ids_shared = false;  ///< correlation ids do not tell what launched what
   bool lacks_lengths = false;   ///< kernels that do not end after their start
+  bool lacks_records = false;   ///< lost ones, of which what is left does not tell enough
 };
 
 /// What the traces of a run lack for a verdict, the most helpful first: texts that complete "record

@@ -200,6 +200,7 @@ class StepJudge {
     verdict_.label = label_of(verdict_.ceilings);
     if (verdict_.label == Wall::unknown) return;
     if (verdict_.label == Wall::compute) look_for_pair();
+    if (facts_.num_lost > 0 && find_rival()) return;
     const auto& ratios = verdict_.is_hidden() ? joint_ratios_ : verdict_.sub_ceilings;
     verdict_.sub_cause =
         verdict_.label == Wall::compute ? bound_of_compute() : largest_of(verdict_.label, ratios);
@@ -219,6 +220,33 @@ class StepJudge {
       verdict_.ceilings[place_of(Wall::memory)] = small;
       verdict_.sub_ceilings[place_of(SubCause::capped_micro_batch)] = small;
     }
+  }
+
+  /// Another label than the one found, which would be it if it were to blame for what nothing
+  /// explains: then there is no verdict. False without any.
+  bool find_rival() {
+    if (verdict_.label == Wall::unknown || !causes_.has(SubCause::unexplained)) return false;
+    const double own = base::is_recoverable(verdict_.label) ? verdict_.ceiling_ratio() : 0;
+    double most = std::max({kLeastBindingRatio, own, verdict_.joint_ratio});
+    std::optional<Wall> rival;
+    for (const Wall label : base::kRecoverableWalls) {
+      const double gain = label == verdict_.label ? 0 : gain_with_lost_waits(label);
+      if (gain < most) continue;
+      most = gain;
+      rival = label;
+    }
+    if (!rival) return false;
+    double& unknown = verdict_.ceilings[place_of(Wall::unknown)];
+    unknown = std::max(unknown, most - verdict_.ceilings[place_of(*rival)]);
+    verdict_.summary = fmt::format(
+        "unknown: {} missing; of the others {} is the wall, but {} would be it if what nothing "
+        "explains were its doing, too: then the step would be {} shorter without it",
+        facts_.num_lost == 1 ? "a record is" : fmt::format("{} records are", facts_.num_lost),
+        name_of(verdict_.label), name_of(*rival), base::format_ratio(most));
+    verdict_.label = Wall::unknown;
+    verdict_.joint_ratio = 0;
+    verdict_.hidden_by.reset();
+    return true;
   }
 
   void widen() {
@@ -373,6 +401,7 @@ class StepJudge {
   }
 
   void say() {
+    if (!verdict_.summary.empty()) return;
     const SubCauseRow& row = row_of(verdict_.sub_cause);
     if (verdict_.label == Wall::unknown) {
       verdict_.summary =

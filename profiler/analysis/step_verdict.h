@@ -103,7 +103,8 @@ std::string text_of_unsure(const StepVerdict& verdict, double compute_ratio, dou
 ///    kMaxUnknownRatio that could change the order, or where only it reaches
 ///    base::kLeastBindingRatio.
 ///  - Where records were lost, the ceilings of the label and of its cause count what nothing
-///    explains, too (most_ratio): a ceiling is no less than what the cause's removal gains.
+///    explains, too (most_ratio): a ceiling is no less than what the cause's removal gains. There
+///    is no verdict where another label would be it if that were its doing.
 ///  - Stages wait for whatever is late on another one. The pipeline's ceiling is what of that is
 ///    left where the causes of all other labels are dropped already.
 ///  - Within a label the cause with the largest ceiling; one link where it is half of the label's.

@@ -123,6 +123,25 @@ BOOST_AUTO_TEST_CASE(a_missing_stage_is_no_slow_link) {
   BOOST_TEST(wall.sub_ceilings[static_cast<size_t>(profiler::SubCause::one_link)] == 0);
 }
 
+// Gaps before work whose launch is lost are the host's doing or not: by the rest it would be
+// compute.
+BOOST_AUTO_TEST_CASE(where_lost_launches_may_be_the_wall_there_is_no_verdict) {
+  const double strength = tuner::testing::strength_for(kExperts, Fault::syncs, 0.15).value();
+  const FaultyStep step =
+      tuner::testing::play_faulty({kExperts, {{Fault::syncs, strength}}, 1, 0.03});
+  auto traces = as_recorded(step.traces, step.communicators);
+  BOOST_TEST((profiler::classify_imported(traces).label == Wall::host));
+  forget_launches(traces, 30);
+  const ImportedWall wall = profiler::classify_imported(traces);
+  BOOST_TEST((wall.label == Wall::unknown), wall.summary);
+  BOOST_TEST(wall.summary.find("compute is the wall, but host would be it") != std::string::npos,
+             wall.summary);
+  BOOST_TEST(wall.unknown_ratio > 0.05);
+  const auto advice = std::ranges::find(wall.evidence, "to_record", &profiler::Evidence::name);
+  BOOST_TEST_REQUIRE((advice != wall.evidence.end()));
+  BOOST_TEST(advice->text.find("every record of the steps") != std::string::npos, advice->text);
+}
+
 BOOST_AUTO_TEST_CASE(nothing_is_compute) {
   const Judged nothing = judged(kExperts, Fault::none, 1);
   BOOST_TEST((nothing.wall.label == Wall::compute), nothing.wall.summary);

@@ -49,7 +49,12 @@ bool Score::add(const FaultyCase& faulty, int faulty_rank, const NamedCause& nam
   if (is_sub_right && named.label != Wall::compute && faults.size() == 1) {
     ++num_gains;
     const double gain = removal_gain();
-    num_within_ceiling += gain <= named.ceiling_ratio + 0.005 ? 1 : 0;
+    const bool is_within = gain <= named.ceiling_ratio + 0.005;
+    num_within_ceiling += is_within ? 1 : 0;
+    if (!is_within && is_verbose()) {
+      print_wrong(faulty, named,
+                  fmt::format(" removal gains {:.3f}, ceiling {:.3f}", gain, named.ceiling_ratio));
+    }
     ++num_of_most;
     num_within_most += gain <= named.most_ratio + 0.005 ? 1 : 0;
   }

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "engine/world_run.h"
-#include "profiler/device/device_trace.h"
 
 namespace moetune::engine {
 
@@ -46,8 +45,7 @@ void DeviceTracing::end(TrialRecorder& recorder) {
     const int id = rank.trace.rank;
     recorder.add_trace(id, std::move(rank.trace));
   }
-  missing_ = profiler::missing_text(step.facts);
-  num_lost_ += step.facts.num_dropped;
+  counts_ += step.facts;
   if (counts_overhead_ && recorder_->is_active()) {
     int64_t overhead_ns = 0;
     for (const profiler::OverheadSum& overhead : step.facts.overheads) overhead_ns += overhead.ns;
@@ -56,15 +54,27 @@ void DeviceTracing::end(TrialRecorder& recorder) {
   if (!counters_ || step.ranks.empty()) return;
   // Between the two ends lies the reading of the trace, which is not part of the step.
   const profiler::CounterStep counted = counters_->end_step();
-  recorder.add_counters(counted.is_on_wall_clock
-                            ? profiler::sum_counters(counted.samples, window)
-                            : static_cast<const profiler::CounterSums&>(counted));
+  profiler::CounterSums sums = counted.is_on_wall_clock
+                                   ? profiler::sum_counters(counted.samples, window)
+                                   : static_cast<const profiler::CounterSums&>(counted);
+  if (counted.is_truncated) {
+    // Of a part of the step: ratios are means, but bytes would pass for the whole step's.
+    sums.dram_read_bytes.reset();
+    sums.dram_write_bytes.reset();
+    has_truncated_counters_ = true;
+  }
+  recorder.add_counters(sums);
 }
 
 std::string DeviceTracing::note() const {
   if (!recorder_) return "this build has no CUPTI: steps on the device are not traced";
-  std::vector<std::string> notes = {recorder_->note(), missing_};
+  std::vector<std::string> notes = {recorder_->note(), profiler::missing_text(counts_)};
   if (counters_) notes.push_back(counters_->note());
+  if (has_truncated_counters_) {
+    notes.emplace_back(
+        "the hardware counted a part of a traced step only: its bytes are left out, and its "
+        "ratios are of that part");
+  }
   std::erase(notes, std::string());
   return fmt::format("{}", fmt::join(notes, " "));
 }

@@ -10,6 +10,7 @@
 #include "engine/trial_recorder.h"
 #include "profiler/device/cupti_recorder.h"
 #include "profiler/device/device_counters.h"
+#include "profiler/device/device_trace.h"
 #include "profiler/timeline.h"
 
 namespace moetune::engine {
@@ -28,16 +29,16 @@ class DeviceTracing {
   /// Why the trace lacks something; "" when it is complete.
   [[nodiscard]] std::string note() const;
   /// Records of all traced steps that were lost.
-  [[nodiscard]] int64_t num_lost() const { return num_lost_; }
+  [[nodiscard]] int64_t num_lost() const { return counts_.num_dropped; }
   [[nodiscard]] int64_t device_buffer_bytes() const;
 
  private:
   std::unique_ptr<profiler::DeviceCounters> counters_;
   std::unique_ptr<profiler::DeviceRecorder> recorder_;
   bool is_set_up_ = false;
-  bool counts_overhead_ = false;  ///< that the tracing interface reports of itself
-  std::string missing_;
-  int64_t num_lost_ = 0;
+  bool counts_overhead_ = false;      ///< that the tracing interface reports of itself
+  profiler::RecordingCounts counts_;  ///< of all traced steps
+  bool has_truncated_counters_ = false;
 };
 
 }  // namespace moetune::engine

@@ -252,12 +252,12 @@ spec::ExitCode run_process(const spec::TrialSpec& trial, const std::string& out_
     }
   }
   try {
-    run_ranks(
-        trial, hooks,
-        [&](RankTrainer& trainer, World& world, int rank) {
-          train(training, trainer, world, rank);
-        },
-        out_dir + "/rendezvous");
+    run_ranks(trial, hooks,
+              [&](RankTrainer& trainer, World& world, int rank) {
+                train(training, trainer, world, rank);
+              },
+              // The watchdog speaks first: it knows what the step was at.
+              {out_dir + "/rendezvous", options.step_limit + std::chrono::minutes(1)});
   } catch (const std::exception& error) {
     recorder.fail(error.what());
     throw;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "engine/comm/communicators.h"
@@ -68,7 +69,15 @@ void run_threads(const spec::TrialSpec& trial, const TrainerHooks& hooks, const 
     world->end_computing();
   };
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < layout.world_size(); ++rank) threads.emplace_back(run, rank);
+  try {
+    for (int rank = 0; rank < layout.world_size(); ++rank) threads.emplace_back(run, rank);
+  } catch (const std::system_error& error) {
+    world->abort("a rank has no thread");
+    const std::scoped_lock lock(mutex);
+    cause = std::make_exception_ptr(
+        base::Error(fmt::format("{} of {} ranks have a thread, the next gets none: {}",
+                                threads.size(), num_ranks, error.code().message())));
+  }
   for (std::thread& thread : threads) thread.join();
   if (cause) std::rethrow_exception(cause);
 }
@@ -82,11 +91,13 @@ void run_fake(const spec::TrialSpec& trial, const TrainerHooks& hooks, const Ran
 }
 
 void run_process(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,
-                 const std::string& meeting_place) {
+                 const Meeting& meeting) {
   const LaunchEnv launch = read_launch_env(process_env);
+  RendezvousOptions options;
+  options.meet_timeout = meeting.patience;
   const std::unique_ptr<Rendezvous> rendezvous =
-      join_launch(launch, plan::layout_of(trial.knobs).world_size(), meeting_place);
-  run_process_rank(trial, hooks, body, local_device(trial), *rendezvous);
+      join_launch(launch, plan::layout_of(trial.knobs).world_size(), meeting.folder, options);
+  run_process_rank(trial, hooks, body, local_device(trial), *rendezvous, meeting.patience);
 }
 
 }  // namespace
@@ -128,13 +139,13 @@ std::string missing_in_build(const spec::TrialSpec& trial) {
 }
 
 void run_process_rank(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,
-                      int device, Rendezvous& rendezvous) {
+                      int device, Rendezvous& rendezvous, std::chrono::milliseconds patience) {
   std::unique_ptr<kernels::Backend> backend;
   std::unique_ptr<World> world;
   std::unique_ptr<RankTrainer> trainer;
   try {
     backend = make_backend(trial, device);
-    world = make_world({trial, rendezvous.rank(), 1, &rendezvous, backend.get()});
+    world = make_world({trial, rendezvous.rank(), 1, &rendezvous, backend.get(), patience});
     trainer = std::make_unique<RankTrainer>(trial, rendezvous.rank(), *world, *backend, hooks);
     body(*trainer, *world, rendezvous.rank());
   } catch (const std::exception& error) {
@@ -150,12 +161,12 @@ void run_process_rank(const spec::TrialSpec& trial, const TrainerHooks& hooks, c
 }
 
 void run_ranks(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,
-               const std::string& meeting_place) {
+               const Meeting& meeting) {
   switch (spec::ranks_of(trial)) {
     case RanksAre::threads:
       return run_threads(trial, hooks, body);
     case RanksAre::processes:
-      return run_process(trial, hooks, body, meeting_place);
+      return run_process(trial, hooks, body, meeting);
     case RanksAre::alone:
       return run_fake(trial, hooks, body);
   }

@@ -2,6 +2,7 @@
 // something fails.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -25,19 +26,26 @@ int local_device(const spec::TrialSpec& trial);
 /// Why the trial's backend or communicator is not in this build; empty when they are.
 std::string missing_in_build(const spec::TrialSpec& trial);
 
+/// How ranks that are processes wait for each other.
+struct Meeting {
+  std::string folder;  ///< where they meet without a launcher's address; all share it
+  /// For the last rank to reach an operation or a meeting that the first has reached.
+  std::chrono::milliseconds patience = kUsualPatience;
+};
+
 /// What runs on a rank.
 using RankBody = std::function<void(RankTrainer&, World&, int rank)>;
 
 /// Makes a backend and a trainer for each rank of this process, each on a thread of its own where
 /// there are several, and calls body(trainer, world, rank). When a rank throws, the others are
-/// released and the first real cause is thrown to the caller. Processes find each other by the
-/// launcher's address or else in the folder `meeting_place`, which they share.
+/// released and the first real cause is thrown to the caller.
 void run_ranks(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,
-               const std::string& meeting_place = "");
+               const Meeting& meeting = {});
 
 /// The part of run_ranks for one rank among processes, which have met. When something fails here,
 /// the others are told.
 void run_process_rank(const spec::TrialSpec& trial, const TrainerHooks& hooks, const RankBody& body,
-                      int device, Rendezvous& rendezvous);
+                      int device, Rendezvous& rendezvous,
+                      std::chrono::milliseconds patience = kUsualPatience);
 
 }  // namespace moetune::engine

@@ -41,7 +41,7 @@ struct GroupedGemmArgs {
   Tensor offsets;  ///< i32 [num_experts + 1, 1]
 };
 
-/// out = x * rstd * (w + weight_offset) per row of width w.cols; x [n, w.cols], rstd [n,1] is an
+/// out = x * rstd * w per row of width w.cols; x [n, w.cols], rstd [n,1] is an
 /// output. With heads > 1 each row of x holds `heads` groups of w.cols columns, normalised one by
 /// one (QK-norm): x [n, heads*d].
 struct RmsNormArgs {

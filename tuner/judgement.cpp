@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -17,6 +18,19 @@ std::string describe_change(double gain_ratio, std::string_view link) {
                                      : fmt::format("{} slower", base::format_ratio(-gain_ratio));
   if (!link.empty()) text += fmt::format(" {}", link);
   return text;
+}
+
+size_t num_steps_at_end(size_t num_steps) {
+  constexpr size_t kLeastSteps = 2;
+  constexpr size_t kMostSteps = 10;
+  return std::min(std::clamp(num_steps / 4, kLeastSteps, kMostSteps), num_steps);
+}
+
+double loss_at_end(const std::vector<double>& losses) {
+  const size_t count = num_steps_at_end(losses.size());
+  if (count == 0) return 0;
+  return std::accumulate(losses.end() - static_cast<int64_t>(count), losses.end(), 0.0) /
+         static_cast<double>(count);
 }
 
 std::string interval_text(double low_ratio, double high_ratio) {

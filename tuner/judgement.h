@@ -13,6 +13,12 @@ namespace moetune::tuner {
 /// followed by the `link` to what it is compared with, if any: "12.3 % faster than".
 std::string describe_change(double gain_ratio, std::string_view link = {});
 
+/// Steps at the end of a run whose mean is its loss: one batch's says little, and those of the
+/// first three quarters of a short run were before it has learned.
+size_t num_steps_at_end(size_t num_steps);
+/// That mean; 0 without a step.
+double loss_at_end(const std::vector<double>& losses);
+
 /// "(+38.9 to +47.1 %)": an interval of throughput gained.
 std::string interval_text(double low_ratio, double high_ratio);
 

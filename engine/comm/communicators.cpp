@@ -24,8 +24,8 @@ constexpr std::array kMakers = {
                       }},
     CommunicatorMaker{CommunicatorKind::nccl, "NCCL", has_nccl,
                       [](const WorldRequest& r) -> std::unique_ptr<World> {
-                        return std::make_unique<ProcessWorld>(plan::layout_of(r.trial.knobs),
-                                                              *r.rendezvous, *r.backend);
+                        return std::make_unique<ProcessWorld>(
+                            plan::layout_of(r.trial.knobs), *r.rendezvous, *r.backend, r.patience);
                       }},
     CommunicatorMaker{CommunicatorKind::fake, "", always,
                       [](const WorldRequest& r) -> std::unique_ptr<World> {

@@ -2,6 +2,7 @@
 // engine/spec/communicators.h.
 #pragma once
 
+#include <chrono>
 #include <memory>
 
 #include "engine/comm/rendezvous.h"
@@ -17,6 +18,7 @@ struct WorldRequest {
   int num_slots = 1;  ///< ranks of this process that may compute at once
   Rendezvous* rendezvous = nullptr;
   kernels::Backend* backend = nullptr;
+  std::chrono::milliseconds patience = kUsualPatience;
 };
 
 struct CommunicatorMaker {

@@ -28,7 +28,8 @@ struct NcclOptions {
   /// stream. Sends never wait for the receiver either way.
   bool waits = true;
   std::chrono::milliseconds join_timeout{120'000};  ///< for all ranks to come together
-  std::chrono::milliseconds op_timeout{600'000};    ///< from the launch of an operation to its end
+  /// From the launch of an operation to its end.
+  std::chrono::milliseconds op_timeout = kUsualPatience;
   std::chrono::milliseconds farewell_timeout{10'000};
 };
 

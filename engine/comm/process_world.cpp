@@ -5,12 +5,13 @@
 namespace moetune::engine {
 
 ProcessWorld::ProcessWorld(const plan::Layout& layout, Rendezvous& rendezvous,
-                           kernels::Backend& backend)
+                           kernels::Backend& backend, std::chrono::milliseconds patience)
     : rendezvous_(rendezvous), backend_(backend) {
   if (!has_nccl()) throw base::UsageError("communicator 'nccl' is not in this build");
   NcclOptions options;
   options.stream = [&backend] { return backend.native_stream(); };
   options.waits = false;
+  options.op_timeout = patience;
   options.allocate = [this](int64_t bytes) {
     message_bytes_ += bytes;
     return backend_.allocate(bytes);

@@ -1,6 +1,7 @@
 // Ranks as processes of their own, one GPU each, connected by NCCL.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -16,8 +17,10 @@ namespace moetune::engine {
 class ProcessWorld final : public World {
  public:
   /// Connects all ranks of the layout on their current devices. `rendezvous` and `backend` must
-  /// outlive this. Throws base::UsageError in a build without NCCL.
-  ProcessWorld(const plan::Layout& layout, Rendezvous& rendezvous, kernels::Backend& backend);
+  /// outlive this. `patience`: for an operation, from its launch to its end. Throws
+  /// base::UsageError in a build without NCCL.
+  ProcessWorld(const plan::Layout& layout, Rendezvous& rendezvous, kernels::Backend& backend,
+               std::chrono::milliseconds patience = kUsualPatience);
   ~ProcessWorld() override;
 
   std::unique_ptr<Communicator> communicator(plan::Group group, int rank,

@@ -16,13 +16,15 @@
 
 namespace moetune::engine {
 
+/// For the last rank to reach an operation or a meeting that the first has reached.
+constexpr std::chrono::milliseconds kUsualPatience{600'000};
+
 struct RendezvousOptions {
   /// Tells this run from another that uses the same port or folder; the same on all ranks.
   std::string run_id;
   /// For all ranks to come.
   std::chrono::milliseconds join_timeout{120'000};
-  /// For the last rank to reach a meeting that the first has reached.
-  std::chrono::milliseconds meet_timeout{600'000};
+  std::chrono::milliseconds meet_timeout = kUsualPatience;
 };
 
 /// One rank's part in the world of processes. All ranks make the same calls in the same order, from

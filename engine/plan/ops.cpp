@@ -344,6 +344,18 @@ int64_t host_copy_ns(const HardwareSpec& hardware, const OpCost& cost) {
                               host_link_bytes_per_s(hardware));
 }
 
+bool is_before_sending(Op op) {
+  return op == Op::permute || op == Op::permute_probs || op == Op::unpermute;
+}
+bool is_after_receiving(Op op) {
+  return op == Op::sort_rows || op == Op::sort_probs || op == Op::unsort_rows;
+}
+
+int64_t update_bytes_per_element(const Precision& precision) {
+  return 3 * base::size_of(precision.stat) + 2 * base::size_of(precision.m) +
+         2 * base::size_of(precision.v) + base::size_of(precision.element);
+}
+
 int64_t host_work_ns(const OpCost& cost) { return cost.bytes / 2; }
 
 int64_t slowed_ns(const HardwareSpec& hardware, int64_t duration_ns, int num_collectives) {

@@ -240,6 +240,16 @@ int64_t host_work_ns(const OpCost& cost);
 /// 20 % (DeepSeek-AI 2024, section 3.2.2; DeepEP's README).
 int64_t slowed_ns(const HardwareSpec& hardware, int64_t duration_ns, int num_collectives);
 
+/// Whether it brings rows into the order in which they are sent: DeepEP and HybridEP take them as
+/// they are.
+bool is_before_sending(Op op);
+/// Whether it sorts received rows by expert: HybridEP's kernels do it along with the exchange.
+bool is_after_receiving(Op op);
+
+/// What the update moves of each of a rank's weights: master weight and both moments are read and
+/// written, the gradient read, the weight written.
+int64_t update_bytes_per_element(const Precision& precision);
+
 /// Whether it is a product that a recipe of 8 or 4 bits is for: one of the linear modules, neither
 /// router nor head nor what multi-token prediction projects.
 bool is_of_recipe(Op op);

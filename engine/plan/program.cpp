@@ -1,4 +1,4 @@
-// The words for kinds of instructions and lifetimes, as listings and errors say them.
+// Names of a program's parts, and what follows from a verb or a bucket's part alone.
 #include "engine/plan/program.h"
 
 #include <array>

@@ -1,4 +1,4 @@
-// Causal grouped-query attention, a block of query rows at a time: scores and products through BLAS
+// Causal grouped-query attention, a block of query rows at a time: scores and products by row_gemm
 // on strided views, softmax in between. Only the keys that a block can see are touched. The
 // backward pass recomputes the probabilities from the saved log-sum-exp (Dao et al. 2022) instead
 // of storing them.

@@ -456,19 +456,30 @@ DeviceStep convert_step(const DeviceActivities& raw, const OpTable& ops, const G
   return Converter(raw, ops, labels, window).convert();
 }
 
-std::string missing_text(const RecordingFacts& facts) {
+void RecordingCounts::operator+=(const RecordingCounts& other) {
+  using Counts = RecordingCounts;
+  for (int64_t Counts::*count :
+       {&Counts::num_records, &Counts::num_dropped, &Counts::num_unknown,
+        &Counts::num_broken_buffers, &Counts::num_untimed, &Counts::num_outside,
+        &Counts::num_unlabelled, &Counts::num_without_launch, &Counts::num_waits,
+        &Counts::num_unresolved_waits}) {
+    this->*count += other.*count;
+  }
+}
+
+std::string missing_text(const RecordingCounts& counts) {
   std::vector<std::string> parts;
   const auto add = [&parts](int64_t count, const char* what) {
     if (count > 0) parts.push_back(fmt::format("{}: {}", what, count));
   };
-  add(facts.num_dropped, "records dropped for lack of buffers");
-  add(facts.num_broken_buffers, "buffers with an unreadable end");
-  add(facts.num_untimed, "records without times");
-  add(facts.num_without_launch, "device work without its launch");
-  add(facts.num_unlabelled, "device work of no op");
+  add(counts.num_dropped, "records dropped for lack of buffers");
+  add(counts.num_broken_buffers, "buffers with an unreadable end");
+  add(counts.num_untimed, "records without times");
+  add(counts.num_without_launch, "device work without its launch");
+  add(counts.num_unlabelled, "device work of no op");
   // With all records there, these events are of earlier steps, and what they stood for is done.
-  if (facts.num_dropped > 0 || facts.num_broken_buffers > 0) {
-    add(facts.num_unresolved_waits, "waits for unknown events");
+  if (counts.num_dropped > 0 || counts.num_broken_buffers > 0) {
+    add(counts.num_unresolved_waits, "waits for unknown events");
   }
   if (parts.empty()) return {};
   return fmt::format("the device trace is incomplete: {}", fmt::join(parts, "; "));

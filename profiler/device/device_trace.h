@@ -29,23 +29,30 @@ struct OverheadSum {
   int64_t ns = 0;
 };
 
-/// What a trace lacks, and what tracing cost.
-struct RecordingFacts {
-  int64_t num_records = 0;             ///< records read from buffers
-  int64_t num_dropped = 0;             ///< records lost for lack of buffers
-  int64_t num_unknown = 0;             ///< records of kinds that were not requested
-  int64_t num_broken_buffers = 0;      ///< buffers whose end could not be read
-  int64_t num_untimed = 0;             ///< device work without times
-  int64_t num_outside = 0;             ///< records of other steps, or of other processes' ranks
-  int64_t num_unlabelled = 0;          ///< device work of no op: kept under its own name
-  int64_t num_without_launch = 0;      ///< device work whose call is unknown
-  int64_t num_waits = 0;               ///< waits for events
-  int64_t num_unresolved_waits = 0;    ///< waits for events with an unknown producer
+/// What a trace lacks.
+struct RecordingCounts {
+  int64_t num_records = 0;           ///< records read from buffers
+  int64_t num_dropped = 0;           ///< records lost for lack of buffers
+  int64_t num_unknown = 0;           ///< records of kinds that were not requested
+  int64_t num_broken_buffers = 0;    ///< buffers whose end could not be read
+  int64_t num_untimed = 0;           ///< device work without times
+  int64_t num_outside = 0;           ///< records of other steps, or of other processes' ranks
+  int64_t num_unlabelled = 0;        ///< device work of no op: kept under its own name
+  int64_t num_without_launch = 0;    ///< device work whose call is unknown
+  int64_t num_waits = 0;             ///< waits for events
+  int64_t num_unresolved_waits = 0;  ///< waits for events with an unknown producer
+
+  /// Those of another step, too.
+  void operator+=(const RecordingCounts& other);
+};
+
+/// The same, and what tracing cost.
+struct RecordingFacts : RecordingCounts {
   std::vector<OverheadSum> overheads;  ///< longest first
 };
 
 /// One sentence on what is missing; empty when the trace is complete.
-std::string missing_text(const RecordingFacts& facts);
+std::string missing_text(const RecordingCounts& counts);
 
 /// One rank's part of a step. details[i] describes what ran as trace.records[i]: the short name of
 /// the (longest) kernel, "copy to_host", ...

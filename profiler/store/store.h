@@ -121,7 +121,7 @@ struct TrialRow {
   std::string reason;        ///< why it is not ok; for ok trials empty
   std::string phase;         ///< a name of Phase
   bool is_baseline = false;  ///< the sweep says so (SweepRow::baseline_trial)
-  std::string wall;          ///< memory, communication, host, compute; empty when not analysed
+  std::string wall;          ///< as base::name_of(Wall); empty when not analysed
   std::optional<int64_t> predicted_peak_bytes;
   std::optional<int64_t> peak_bytes;
   std::optional<int64_t> predicted_step_ns;

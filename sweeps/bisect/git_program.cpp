@@ -111,8 +111,8 @@ GitProgram::Output GitProgram::run(const std::string& folder,
   Command command;
   command.arguments = without_git_variables();
   for (const char* word :
-       {program_.c_str(), "--no-pager", "-c", "core.hooksPath=/dev/null", "-c",
-        "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c",
+       {program_.c_str(), "--no-pager", "--no-replace-objects", "-c", "core.hooksPath=/dev/null",
+        "-c", "core.fsmonitor=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c",
         "submodule.recurse=false", "-c", "advice.detachedHead=false", "-c", "color.ui=false"}) {
     command.arguments.emplace_back(word);
   }
@@ -124,7 +124,6 @@ GitProgram::Output GitProgram::run(const std::string& folder,
                          "GIT_OPTIONAL_LOCKS=0",
                          "GIT_TERMINAL_PROMPT=0",
                          "GIT_LITERAL_PATHSPECS=1",
-                         "GIT_NO_REPLACE_OBJECTS=1",
                          "SSH_ASKPASS_REQUIRE=never"};
   if (!ceiling_.empty()) command.environment.push_back("GIT_CEILING_DIRECTORIES=" + ceiling_);
   command.working_directory = folder;

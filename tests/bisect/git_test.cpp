@@ -168,6 +168,14 @@ BOOST_AUTO_TEST_CASE(lists_commits_from_old_to_new) {
   BOOST_TEST(commits[0].author_date[10] == 'T');
 }
 
+// A replaced commit would be listed, and checked out, with the contents of another one.
+BOOST_AUTO_TEST_CASE(commits_are_those_that_were_made_and_not_what_replaces_them) {
+  git({"replace", "--graft", ids[3], ids[0]});
+  BOOST_TEST(git({"rev-list", "--count", ids[3]}) == "2\n");
+  BOOST_TEST(ids_of(open().commits(ids[0], ids[3], true)) == (std::vector{ids[1], ids[2], ids[3]}),
+             boost::test_tools::per_element());
+}
+
 BOOST_AUTO_TEST_CASE(swapped_ends_are_told_with_the_right_order) {
   BOOST_CHECK_EXCEPTION(
       static_cast<void>(open().commits(ids[3], ids[1], true)), base::UsageError,

@@ -64,6 +64,17 @@ const json kSpace = {{"micro_batch_size", {1, 2, 4}},
 
 }  // namespace
 
+// The last batch of 15 has a loss of 7.5, the last three 7.6 in the mean.
+BOOST_AUTO_TEST_CASE(the_mean_of_the_last_losses_decides_and_not_the_last_batch) {
+  for (const auto& [max_loss, is_validated] : {std::pair{7.65, true}, std::pair{7.55, false}}) {
+    tests::Cli cli;
+    write_engine_sweep(cli, {{"micro_batch_size", {1, 2}}},
+                       [&](json& document) { document["validate_max_loss"] = max_loss; });
+    const json result = swept(cli, is_validated ? 0 : 16);
+    BOOST_TEST(result["validated"] == is_validated, result.dump());
+  }
+}
+
 BOOST_AUTO_TEST_CASE(a_whole_sweep_finds_what_is_planted) {
   write_engine_sweep(*this, kSpace);
   const json result = swept(*this);

@@ -30,13 +30,6 @@ bool is_in_fused_mlp(Op op) {
          op == Op::unsort_rows;
 }
 
-bool is_before_sending(Op op) {
-  return op == Op::permute || op == Op::permute_probs || op == Op::unpermute;
-}
-bool is_after_receiving(Op op) {
-  return op == Op::sort_rows || op == Op::sort_probs || op == Op::unsort_rows;
-}
-
 spec::PlanRecomputeSet modules_of(Op op, FeedForward half) {
   using M = PlanRecompute;
   switch (op) {

@@ -11,11 +11,6 @@ namespace moetune::tuner::planner {
 bool is_of_experts(plan::Op op);
 /// Whether a fused grouped MLP does it along with the products.
 bool is_in_fused_mlp(plan::Op op);
-/// Whether it brings rows into the order in which they are sent: DeepEP and HybridEP take them as
-/// they are.
-bool is_before_sending(plan::Op op);
-/// Whether it sorts received rows by expert: HybridEP's kernels do it along with the exchange.
-bool is_after_receiving(plan::Op op);
 /// Modules that have an operation computed again, in a layer with that feed-forward half.
 spec::PlanRecomputeSet modules_of(plan::Op op, spec::FeedForward half);
 

@@ -214,8 +214,8 @@ class StepPricer {
 
   [[nodiscard]] bool is_done_by_dispatcher(Op op) const {
     const bool is_hybrid = k_.dispatcher == spec::Dispatcher::hybridep;
-    if (is_before_sending(op)) return is_hybrid || k_.dispatcher == spec::Dispatcher::deepep;
-    return is_hybrid && is_after_receiving(op);
+    if (plan::is_before_sending(op)) return is_hybrid || k_.dispatcher == spec::Dispatcher::deepep;
+    return is_hybrid && plan::is_after_receiving(op);
   }
 
   /// What an operation computes in under a recipe.

@@ -500,7 +500,7 @@ void SettingsSearch::validate() {
                         "the best hold.";
     const Trial trial = measure(std::move(request), winner.settings);
     const TrialOutcome& outcome = trial.outcome;
-    const double loss = outcome.losses.empty() ? 0 : outcome.losses.back();
+    const double loss = loss_at_end(outcome.losses);
     const bool has_learned = sweep_.validate_max_loss <= 0 ||
                              (!outcome.losses.empty() && loss < sweep_.validate_max_loss);
     const bool has_held = trial.is_ok() && has_learned;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "kernels/base/units.h"
@@ -16,21 +15,6 @@ namespace {
 std::string range_text(double low_ns, double high_ns) {
   return fmt::format("{} to {}", base::format_ns(static_cast<int64_t>(low_ns)),
                      base::format_ns(static_cast<int64_t>(high_ns)));
-}
-
-/// Steps at the end of a run whose mean is its loss: one batch's says little, and those of the
-/// first three quarters of a short run were before it has learned.
-size_t num_steps_at_end(size_t num_steps) {
-  constexpr size_t kLeastSteps = 2;
-  constexpr size_t kMostSteps = 10;
-  return std::min(std::clamp(num_steps / 4, kLeastSteps, kMostSteps), num_steps);
-}
-
-double loss_at_end(const std::vector<double>& losses) {
-  const size_t count = num_steps_at_end(losses.size());
-  if (count == 0) return 0;
-  return std::accumulate(losses.end() - static_cast<int64_t>(count), losses.end(), 0.0) /
-         static_cast<double>(count);
 }
 
 nlohmann::json json_of(const StepLevel& level) {

@@ -125,10 +125,7 @@ Segment update_weights(const UpdateContext& c) {
   SegmentWriter w(c.block, BlockKind::update, false);
   w.set_pass(Pass::update);
   const int64_t numel = c.params.num_trained();
-  // Master weights and both moments are read and written, gradients read, weights written.
-  const Precision& precision = c.block.precision;
-  const int64_t element_bytes = 3 * base::size_of(precision.stat) + 2 * base::size_of(precision.m) +
-                                2 * base::size_of(precision.v) + base::size_of(precision.element);
+  const int64_t element_bytes = update_bytes_per_element(c.block.precision);
   Instr& update = w.priced(Op::adamw, {12 * numel, element_bytes * numel}, {});
   for_trained(c.params, [&](size_t i, const BucketDesc&) {
     const auto part = [&](BucketPart which) { return bucket_part(i, which); };

@@ -21,13 +21,6 @@ namespace {
 using spec::CollectiveKind;
 using spec::Dispatcher;
 
-bool is_before_sending(Op op) {
-  return op == Op::permute || op == Op::permute_probs || op == Op::unpermute;
-}
-bool is_after_receiving(Op op) {
-  return op == Op::sort_rows || op == Op::sort_probs || op == Op::unsort_rows;
-}
-
 bool is_buffer(const Ref& ref, Buf buffer) {
   return ref.space == Space::frame && ref.id == static_cast<uint8_t>(buffer);
 }
@@ -117,7 +110,7 @@ class Rewriter {
 
   void exchange(Instr& instr, int64_t num_chunks) {
     const LayerDims& d = context_.dims;
-    const bool is_on_the_way_out = instr.refs.front().rows == RowsOf::sent;
+    const bool is_on_the_way_out = is_to_experts(instr);
     bool has_probs = false;
     for (Ref& ref : instr.refs) {
       has_probs |= is_buffer(ref, Buf::send_probs);

@@ -234,10 +234,7 @@ Segment with_copies(const Segment& update, const StepProgram& program, const Blo
       base::size_of(precision.stat) + base::size_of(precision.m) + base::size_of(precision.v);
   int64_t num_owned = 0;
   for (const Instr& instr : update.code) {
-    // It reads and writes the state, reads the gradient and writes the weight.
-    const int64_t of_element =
-        2 * state + base::size_of(precision.stat) + base::size_of(precision.element);
-    if (instr.op == Op::adamw) num_owned += instr.cost.bytes / of_element;
+    if (instr.op == Op::adamw) num_owned += instr.cost.bytes / update_bytes_per_element(precision);
   }
   const int64_t bytes = state * num_owned - kept_bytes(state * num_owned, ratio);
   const auto copy = [&](Op op) {

@@ -66,6 +66,9 @@ struct OtherKey {
   enum class Use : uint8_t {
     read,    ///< the row's key wins
     agrees,  ///< has to be the same, and is written as well
+    /// The row's key wins. Older releases have only this one and newer ones take it, too: it is
+    /// written where the text has a setting of an older release (OldSetting::is_of_release).
+    older,
   };
   std::string_view row;
   Dialect dialect;
@@ -82,6 +85,9 @@ struct OldSetting {
     std::string_view value;  ///< empty: that of the old one
   };
   std::array<Meaning, 2> means;  ///< the second may be empty
+  /// A text that has it is of an older release, or for one. Not of a short form that is still
+  /// usual.
+  bool is_of_release = true;
 };
 
 /// The two halves of the table, and both.

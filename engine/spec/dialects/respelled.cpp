@@ -76,14 +76,23 @@ void respell_stages(const RunConfig& from, const RunConfig& to, Changes& changes
   changes.push_back(without(from, by_layers));
 }
 
-/// Another key of the text with the same values; empty: none.
+/// Whether the text has a setting of an older release.
+bool is_of_older_release(const RunConfig& run) {
+  return std::ranges::any_of(old_settings(), [&](const OldSetting& old) {
+    return old.is_of_release && old.dialect == run.dialect && is_stated(run, old.key);
+  });
+}
+
+/// Another key with the same values, of the text or of its release; empty: none.
 std::string_view renamed(const RunConfig& run, const std::string& key) {
   const Row* row = find_row(key, run.dialect);
   for (const OtherKey& other : other_keys()) {
     // Adapters have values of their own there.
     const bool is_same = row != nullptr && other.row == row->name && other.row != "peft" &&
-                         other.use == OtherKey::Use::read;
-    if (other.dialect == run.dialect && is_same && is_stated(run, other.key)) return other.key;
+                         other.use != OtherKey::Use::agrees;
+    if (other.dialect != run.dialect || !is_same) continue;
+    const bool is_release = other.use == OtherKey::Use::older && is_of_older_release(run);
+    if (is_release || is_stated(run, other.key)) return other.key;
   }
   for (const OldSetting& old : old_settings()) {
     const bool is_same = std::ranges::any_of(old.means, [&](const OldSetting::Meaning& meaning) {

@@ -47,6 +47,8 @@ void cheap_recompute(PlanKnobs& k) {
   k.recompute = {PlanRecompute::layernorm, PlanRecompute::moe_act};
 }
 
+void attention_graphs(PlanKnobs& k) { k.cuda_graphs.add(PlanGraph::attn); }
+
 const Row kRows[] = {
     {"more stages",
      kLm,
@@ -104,6 +106,23 @@ const Row kRows[] = {
      "pretrain_gpt.py --bf16 --cuda-graph-impl transformer_engine --cuda-graph-scope attn",
      [](PlanKnobs& k) { k.cuda_graphs.add(PlanGraph::moe_router); },
      {"--cuda-graph-scope attn moe_router"}},
+    // Up to core_v0.17 Megatron-LM knows only this name, and core_v0.19 still takes it.
+    {"a name of its release",
+     kLm,
+     "pretrain_gpt.py --bf16 --num-experts 8 --expert-model-parallel-size 8 "
+     "--moe-token-dispatcher-type flex --moe-enable-deepep",
+     attention_graphs,
+     {"--cuda-graph-impl transformer_engine", "--cuda-graph-scope attn"}},
+    {"a name of Megatron-Bridge's release",
+     Dialect::megatron_bridge,
+     "model.num_moe_experts=8 model.expert_model_parallel_size=8 model.moe_enable_deepep=true",
+     attention_graphs,
+     {"model.cuda_graph_impl=transformer_engine", "model.cuda_graph_scope='[attn]'"}},
+    {"a short form tells no release",
+     kLm,
+     "pretrain_gpt.py --bf16 --recompute-activations",
+     attention_graphs,
+     {"--cuda-graph-impl transformer_engine", "--cuda-graph-modules attn"}},
     // Turbo DeepEP needs a type of the router, which the file leaves to it.
     {"what only follows",
      Dialect::primus,

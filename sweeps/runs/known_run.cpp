@@ -46,6 +46,14 @@ void take_traces(const RunDiagnosis& diagnosis, KnownRun& run) {
   }
 }
 
+/// Megatron-LM leaves its vocabulary to the tokenizer, and logs what comes of that.
+void take_vocabulary(RunFacts& facts) {
+  if (!facts.config || !facts.config->model.is_object() || facts.config->model.empty()) return;
+  json& sizes = facts.config->model;
+  if (facts.named.vocab_size == 0 || sizes.contains("vocab_size")) return;
+  sizes["vocab_size"] = sizes["padded_vocab_size"] = facts.named.vocab_size;
+}
+
 /// By the accounting of Megatron-LM (ModelSpec::training_flops_per_token), where tokens and all
 /// sizes of the model are known and no log says them. Whether they are.
 bool compute_tflops(RunFacts& facts) {
@@ -181,6 +189,7 @@ KnownRun known_run(const RunDiagnosis& diagnosis) {
       facts.config_source = diagnosis.config_source;
     }
   }
+  take_vocabulary(facts);
   if (is_one_run) {
     derive_tokens(run.traced_s, facts);
     run.is_tflops_derived = compute_tflops(facts);

@@ -331,6 +331,14 @@ bool read_parameters(std::string_view text, size_t at, LogCollector& log) {
   return true;
 }
 
+/// " > padded vocab (size: 50257) with 431 dummy tokens (new size: 50688)"
+bool read_vocabulary(std::string_view text, size_t at, LogCollector& log) {
+  const auto size = integer_behind(text.substr(at), "(new size: ");
+  if (!size) return false;
+  log.set_size(&NamedSizes::vocab_size, *size);
+  return true;
+}
+
 /// "Total number of parameters in billions: 30.53"
 bool read_total_parameters(std::string_view text, size_t at, LogCollector& log) {
   const auto billions = number_behind(text.substr(at), "billions:");
@@ -476,6 +484,7 @@ constexpr LineForm kLineForms[] = {
     {"megatron parameters", "number of parameters on (", kLm, 1, read_parameters},
     {"megatron total", "Total number of parameters in billions:", kAnybody, 0,
      read_total_parameters},
+    {"megatron vocabulary", "> padded vocab (size: ", kLm, 1, read_vocabulary},
     {"megatron loaded", "successfully loaded checkpoint from", kAnybody, 0, read_loaded},
     {"megatron saved", "successfully saved checkpoint", kAnybody, 0, read_saved},
     {"megatron end", "after training is done", kAnybody, 0, read_end},

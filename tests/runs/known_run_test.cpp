@@ -119,6 +119,13 @@ BOOST_AUTO_TEST_CASE(tflops_follow_from_sizes_where_no_log_says_them) {
       boost::test_tools::tolerance(1e-9));
   BOOST_TEST(line_of(diagnosis, "speed").ends_with("TFLOP/s a GPU by the model's sizes"),
              line_of(diagnosis, "speed"));
+  // The log says what the tokenizer made of it.
+  folder.write("run.sh", command_with(sizes));
+  folder.write("train.log",
+               " > padded vocab (size: 1000) with 24 dummy tokens (new size: 1024)\n" + steps);
+  const json padded = to_json(folder.diagnosis())["run"];
+  BOOST_TEST(padded["tflops_per_gpu"] == run["tflops_per_gpu"]);
+  BOOST_TEST(padded["model_sizes"]["vocab_size"] == 1024);
 }
 
 BOOST_AUTO_TEST_CASE(a_command_alone_is_told) {

@@ -54,5 +54,7 @@ inline constexpr const char* kImportedTraceWriter = "moetune import 1";
 /// Peaks of the device's memory beside that, in bytes: such files have no events of an allocator.
 inline constexpr const char* kPeakAllocatedKey = "peak_allocated_bytes";
 inline constexpr const char* kPeakReservedKey = "peak_reserved_bytes";
+/// Beside the events, by row: process and id of each host thread, one behind the other.
+inline constexpr const char* kHostThreadsKey = "hostThreads";
 
 }  // namespace moetune::profiler

@@ -121,6 +121,16 @@ json devices_of(const TraceFacts& facts) {
   return devices;
 }
 
+/// Their rows have other numbers, in the order of the table.
+json threads_of(const ImportedTrace& trace) {
+  json ids = json::array();
+  for (const ImportedThread& thread : trace.threads) {
+    ids.push_back(thread.process);
+    ids.push_back(thread.id);
+  }
+  return ids;
+}
+
 /// Members of an object, each with a comma behind it.
 std::string members_text(const json& members) {
   std::string text;
@@ -165,7 +175,10 @@ void write_imported_chrome_json(std::ostream& out, std::span<const ImportedTrace
   tell_imported(traces, writer);
   out << "\n]";
   // Names of a thousand devices would keep the events out of sight of who looks what a file is.
-  if (traces.size() == 1) out << R"(,"deviceProperties":)" << text_of(devices_of(traces[0].facts));
+  if (traces.size() == 1) {
+    out << R"(,"deviceProperties":)" << text_of(devices_of(traces[0].facts));
+    out << ',' << text_of(kHostThreadsKey) << ':' << text_of(threads_of(traces[0]));
+  }
   out << "}\n";
 }
 

@@ -20,10 +20,10 @@ void write_chrome_json(std::ostream& out, const std::vector<StepTrace>& traces,
                        const TimelineOptions& options = {});
 
 /// The same with all that tell_imported tells, in the words of PyTorch's profiler. A file of one
-/// trace is imported again as it was: times, names, calls, streams, communication, work of kernels,
-/// the memory's peak, rank and devices (threads get other numbers, graphs that ran as a whole are
-/// kernels). One of several is for viewers alone, and says so.
-/// Of a path, `trace_name`, only the last part is written.
+/// trace is imported again as it was: times, names, calls, threads, streams, communication, work of
+/// kernels, the memory's peak, rank and devices (graphs that ran as a whole are kernels). One of
+/// several is for viewers alone, and says so. Of a path, `trace_name`, only the last part is
+/// written.
 void write_imported_chrome_json(std::ostream& out, std::span<const ImportedTrace> traces,
                                 const std::string& trace_name);
 

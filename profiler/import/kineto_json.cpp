@@ -7,6 +7,7 @@
 #include <iterator>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "kernels/base/error.h"
 #include "profiler/import/decimal.h"
@@ -182,6 +183,15 @@ struct RunFacts : JsonFieldSink {
   }
 };
 
+/// The numbers of a list.
+struct Numbers : JsonFieldSink {
+  std::vector<int64_t> all;
+
+  void take(const JsonField& field) override {
+    if (const auto number = whole_number(field.text)) all.push_back(*number);
+  }
+};
+
 class KinetoReader {
  public:
   explicit KinetoReader(const std::string& path) : json_(open_bytes(path), path) {
@@ -209,6 +219,7 @@ class KinetoReader {
     if (trace_.steps.empty()) trace_.steps = steps_in_ranges(trace_.ranges, trace_.names);
     shapes_.give_to(trace_);
     passes_.give_to(trace_);
+    name_threads();
     TraceFacts& facts = trace_.facts;
     if (!facts.rank) {
       const int64_t rank = rank_in_name(facts.file);
@@ -252,6 +263,10 @@ class KinetoReader {
       if (fields_.parse(value, sink).empty() && sink.is_ours) take_own(sink);
     } else if (key == "baseTimeNanoseconds") {
       facts.base_time_ns = whole_number(json_.value()).value_or(0);
+    } else if (key == kHostThreadsKey && is_ours_ && json_.peek() == '[') {
+      Numbers numbers;
+      parse(json_.value(), numbers, key);
+      thread_ids_ = std::move(numbers.all);
     } else if (key == "schemaVersion") {
       facts.version = std::string(json_.value().substr(0, 20));
     } else if (key == "with_stack") {
@@ -259,6 +274,18 @@ class KinetoReader {
     } else {
       json_.skip();
     }
+  }
+
+  /// In a file of ours a host thread has the number of its row; what it was called stands beside
+  /// the events.
+  void name_threads() {
+    RowTable<ImportedThread> named;
+    for (const ImportedThread& thread : trace_.threads) {
+      const auto at = 2 * static_cast<size_t>(std::max<int64_t>(0, thread.id));
+      if (thread.id < 0 || thread.id > 65'535 || at + 1 >= thread_ids_.size()) return;
+      named.row_of({thread_ids_[at], thread_ids_[at + 1]});
+    }
+    if (named.size() == trace_.threads.size()) trace_.threads = std::move(named);
   }
 
   /// Times of the file count from its origin; work and peaks are in no other file.
@@ -597,6 +624,7 @@ class KinetoReader {
   int64_t origin_ns_ = 0;
   int64_t num_unread_ids_ = 0;  ///< of device operations
   bool is_ours_ = false;
+  std::vector<int64_t> thread_ids_;  ///< of kHostThreadsKey
 };
 
 }  // namespace

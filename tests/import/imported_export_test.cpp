@@ -1,5 +1,8 @@
 // Traces of other tools, written for viewers: what an importer reads of them comes back to the
 // nanosecond, with an arrow from each launch to its work.
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <boost/test/unit_test.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -197,6 +200,13 @@ BOOST_AUTO_TEST_CASE(what_was_imported_comes_back) {
   check_same(trace, back);
   BOOST_TEST((back.facts.rank == 3));
   BOOST_TEST(!back.facts.is_rank_guessed);
+  // Rows of viewers are numbered from 0, threads are not.
+  BOOST_TEST_REQUIRE(back.threads.size() == trace.threads.size());
+  for (const ImportedThread& thread : trace.threads) {
+    BOOST_TEST(std::ranges::count(back.threads, thread) == 1, thread.id);
+  }
+  const std::string viewed = chrome_of(std::span(&back, 1));
+  BOOST_TEST(viewed.find(fmt::format("thread {}", trace.threads[0].id)) != std::string::npos);
   // And once more: the file of a file.
   check_same(trace, written_and_read(back));
 }

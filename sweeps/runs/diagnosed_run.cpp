@@ -184,10 +184,11 @@ bool is_told_of_traces_alone(const RunDiagnosis& diagnosis) {
 spec::dialects::RunConfig config_of_facts(const RunDiagnosis& diagnosis) {
   spec::dialects::RunConfig config;
   // Megatron-LM's words are said where nothing tells whose the run is.
-  if (diagnosis.traces && diagnosis.traces->wall.groups.has_meshes) {
-    config.dialect = spec::dialects::Dialect::torchtitan;
-  }
-  if (diagnosis.facts) {
+  const bool has_meshes = diagnosis.traces && diagnosis.traces->wall.groups.has_meshes;
+  if (has_meshes) config.dialect = spec::dialects::Dialect::torchtitan;
+  // Primus runs torchtitan, too, whose settings are the same there.
+  const bool is_of_primus = diagnosis.facts && diagnosis.facts->framework == Framework::primus;
+  if (diagnosis.facts && !(is_of_primus && has_meshes)) {
     config.dialect = dialect_of(diagnosis.facts->framework).value_or(config.dialect);
   }
   if (config.dialect == spec::dialects::Dialect::torchtitan) {

@@ -78,6 +78,17 @@ std::vector<std::string_view> sections_of(std::string_view text) {
   return sections;
 }
 
+/// Whether an experiment of Primus names torchtitan as what it runs.
+bool runs_torchtitan(std::string_view text) {
+  constexpr std::string_view kKey = "framework:";
+  return std::ranges::any_of(lines_of(text), [&](std::string_view line) {
+    line = base::trimmed(line);
+    if (!line.starts_with(kKey)) return false;
+    line = line.substr(0, line.find('#')).substr(kKey.size());
+    return line.find("torchtitan") != std::string_view::npos;
+  });
+}
+
 /// What is looked at of a text, from its beginning.
 constexpr size_t kEnough = size_t{256} << 10;
 
@@ -134,7 +145,9 @@ std::optional<Dialect> detect_dialect(std::string_view text) {
       return std::ranges::find(sections, name) != sections.end();
     };
     if (has("MODEL_ARGS")) return Dialect::megatron_lm;
-    if (is_experiment(text)) return Dialect::primus;
+    if (is_experiment(text)) {
+      return runs_torchtitan(text) ? Dialect::torchtitan : Dialect::primus;
+    }
     if (has("model") && (has("train") || has("ddp") || has("optimizer"))) {
       return Dialect::megatron_bridge;
     }

@@ -64,15 +64,28 @@ Node settings_of_model(const std::string& framework, const std::string& name, Ch
   return all;
 }
 
+std::string name_of_model(const Node& module) {
+  const std::string model = text_at(module, "model");
+  return model.ends_with(".yaml") ? model.substr(0, model.size() - 5) : model;
+}
+
+/// Throws base::UsageError where none trains.
+const Node& trainer_in(const Node& modules, const std::string& source) {
+  if (const Node* trainer = trainer_of(modules)) return *trainer;
+  throw base::UsageError(
+      fmt::format("{}: 'modules' has neither pre_trainer nor post_trainer", source));
+}
+
 void read_module(const Node& module, Chains& chains, Reading& in) {
   const std::string framework = text_at(module, "framework");
   if (!framework.empty() && framework != "megatron") {
-    in.problem(fmt::format("'framework' is '{}', expected megatron: the others are not read",
-                           shown(framework)));
+    in.problem(fmt::format("'framework' is '{}', expected megatron: {}", shown(framework),
+                           framework == "torchtitan" ? "settings of that are read as torchtitan's"
+                                                     : "the others are not read"));
   }
   const std::string model = text_at(module, "model");
   const std::string preset = text_at(module, "config");
-  in.run.model_name = model.ends_with(".yaml") ? model.substr(0, model.size() - 5) : model;
+  in.run.model_name = name_of_model(module);
   const std::string folder = folder_of_framework(framework);
   Node all = empty_map();
   if (!preset.empty()) all = chains.preset("modules", folder, preset);
@@ -121,17 +134,29 @@ void read_primus(std::string_view text, Reading& in) {
     settle_switches(in);
     return;
   }
-  const Node* trainer = trainer_of(*modules);
-  if (trainer == nullptr) {
-    throw base::UsageError(
-        fmt::format("{}: 'modules' has neither pre_trainer nor post_trainer", in.source));
-  }
-  read_module(*trainer, chains, in);
+  read_module(trainer_in(*modules, in.source), chains, in);
   for (const auto& [key, value] : root.fields) {
     if (key == "modules") continue;
     flatten(value, std::string(1, kOutside) + key, yaml_text, in.settings, in.problems);
   }
   settle_switches(in);
+}
+
+void read_titan_experiment(std::string_view text, Reading& in) {
+  Node root = read_noted_yaml(text, in.source, in);
+  substitute(root, in);
+  const Node* modules = root.find("modules");
+  if (modules == nullptr) throw base::UsageError(fmt::format("{}: has no modules", in.source));
+  const Node& module = trainer_in(*modules, in.source);
+  in.run.model_name = name_of_model(module);
+  if (const Node* overrides = module.find("overrides")) {
+    flatten(*overrides, "", yaml_text, in.settings, in.problems);
+  }
+  settle_switches(in);
+  in.run.is_partial = true;
+  in.note(
+      "it runs torchtitan, whose settings stand in its 'overrides'; Primus' presets of torchtitan "
+      "are not read");
 }
 
 }  // namespace moetune::spec::dialects

@@ -178,6 +178,7 @@ void read_text(std::string_view text, Reading& reading) {
     case Dialect::megatron_bridge:
       return form == Form::yaml ? read_bridge_yaml(text, reading) : read_command(text, reading);
     case Dialect::torchtitan:
+      if (is_experiment(text)) return read_titan_experiment(text, reading);
       return form == Form::toml ? read_titan_toml(text, reading) : read_command(text, reading);
     case Dialect::primus:
       refuse_command_of_primus(text, form, reading);

@@ -15,6 +15,8 @@ void read_text(std::string_view text, Reading& reading);
 void read_command(std::string_view text, Reading& reading);
 /// Of Primus' YAML, with the files that it names as far as the options have them.
 void read_primus(std::string_view text, Reading& reading);
+/// An experiment of Primus that runs torchtitan: it overrides settings in torchtitan's words.
+void read_titan_experiment(std::string_view text, Reading& reading);
 
 /// YAML as PyYAML reads it: of a key that stands twice the last one counts, with a note.
 Node read_noted_yaml(std::string_view text, const std::string& source, Reading& reading);

@@ -305,5 +305,32 @@ BOOST_AUTO_TEST_CASE(what_is_an_experiment) {
   BOOST_TEST(!is_experiment("echo modules:\n"));
 }
 
+// Such an experiment has torchtitan's settings, and what to change is told in its words.
+BOOST_AUTO_TEST_CASE(an_experiment_of_torchtitan_is_torchtitans) {
+  const std::string text =
+      "exp_name: ${PRIMUS_EXP_NAME:llama}\nmodules:\n  pre_trainer:\n    framework: torchtitan\n"
+      "    config: pre_trainer.yaml\n    model: llama3.1_8B.yaml\n    overrides:\n"
+      "      sink_level: null\n      training:\n        local_batch_size: 2\n"
+      "        seq_len: 4096\n      parallelism:\n        data_parallel_shard_degree: -1\n"
+      "        tensor_parallel_degree: 2\n      activation_checkpoint:\n"
+      "        mode: \"selective\"\n        selective_ac_option: \"op\"\n";
+  BOOST_TEST((detect_dialect(text) == Dialect::torchtitan));
+  const RunConfig run = import_run(text, Dialect::torchtitan, {.world_size = 8});
+  BOOST_TEST((run.dialect == Dialect::torchtitan));
+  BOOST_TEST(run.knobs.tp == 2);
+  BOOST_TEST(run.knobs.dp == 4);
+  BOOST_TEST(run.knobs.micro_batch_size == 2);
+  BOOST_TEST(run.seq_length == 4096);
+  BOOST_TEST(run.model_name == "llama3.1_8B");
+  BOOST_TEST(notes(run, "it runs torchtitan"));
+  RunConfig changed = run;
+  changed.knobs.micro_batch_size = 4;
+  const auto changes = changes_of_text(run, changed);
+  BOOST_TEST_REQUIRE(changes.size() == 1U);
+  BOOST_TEST(text_of(changes[0], run.dialect) == "training.local_batch_size = 4");
+  // As Primus' own it is refused.
+  BOOST_TEST(contains(refused(text, {}), "settings of that are read as torchtitan's"));
+}
+
 BOOST_AUTO_TEST_SUITE_END()
 }  // namespace moetune::spec::dialects

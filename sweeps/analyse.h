@@ -17,6 +17,8 @@ namespace moetune::sweeps {
 
 /// Names of texts that this folder writes into a trial's log.
 constexpr const char* kWallEvidenceText = "wall_evidence";  ///< JSON
+/// Of it, the evidence with the length of a step in another engine's traces, ns.
+constexpr const char* kTracedStepFact = "traced_step_ns";
 constexpr const char* kRoutingProfileText = "routing_profile";
 
 /// Fills metrics, wall, step times, tokens per second and the wall's evidence of `result` from the

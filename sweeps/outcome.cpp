@@ -36,6 +36,12 @@ void read_wall(const std::string& text, tuner::TrialOutcome& outcome) {
   if (evidence != document.end() && evidence->is_array()) {
     for (const json& fact : *evidence) {
       if (!fact.is_object() || !fact.contains("name") || !fact.contains("text")) continue;
+      const auto value = fact.find("value");
+      if (fact["name"] == kTracedStepFact && value != fact.end() && value->is_number()) {
+        const auto ns = value->get<double>();
+        const bool is_time = ns >= 1 && ns < 1e18;
+        outcome.traced_step_ns = is_time ? std::llround(ns) : 0;
+      }
       const bool is_doubt = fact["name"] == "ranks_missing" || fact["name"] == "ranks_unknown";
       if (is_doubt && fact["text"].is_string()) outcome.wall_doubt = fact["text"];
     }

@@ -106,6 +106,8 @@ struct TrialOutcome {
   std::optional<base::Wall> wall{};  ///< none when not traced
   std::string wall_cause{};          ///< which of its causes, where that was told apart
   std::string wall_doubt{};          ///< what the traces leave open about it, a sentence; or empty
+  /// Of another engine: a step in the traces, which the profiler may have slowed; 0: not known.
+  int64_t traced_step_ns = 0;
   /// Parts of the traced step by the names of base::StepPart, adding up to 1.
   std::map<std::string, double> shares;
   /// By wall: what of the step is gained without its causes (StepVerdict::ceilings).

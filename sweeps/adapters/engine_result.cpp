@@ -290,11 +290,24 @@ void add_ceilings(const profiler::ImportedWall& wall, store::TrialResult& result
   result.metrics.push_back({-1, "gain_ceiling_ratio", wall.share_ratio / (1 - wall.share_ratio)});
 }
 
+/// From step to step, or the one that was marked; 0: none is.
+double traced_step_ns(const Diagnosis& diagnosis) {
+  if (const auto seconds = step_time_s(diagnosis)) return *seconds * 1e9;
+  const bool has_one = std::ranges::all_of(
+      diagnosis.traces, [](const auto& trace) { return trace.steps.size() == 1; });
+  return has_one ? diagnosis.wall.window_ns : 0;
+}
+
 void add_wall(const Diagnosis& diagnosis, store::TrialResult& result) {
   const profiler::ImportedWall& wall = diagnosis.wall;
   std::vector<profiler::Evidence> evidence = wall.evidence;
   const std::vector<std::string> lines = evidence_texts(wall);
   for (size_t i = 0; i < lines.size(); ++i) evidence[i].text = lines[i];
+  if (const double ns = traced_step_ns(diagnosis); ns > 0) {
+    evidence.push_back(
+        {kTracedStepFact, ns, "ns",
+         fmt::format("a step in the traces took {}", base::format_ns(std::llround(ns)))});
+  }
   result.wall = base::name_of(wall.label);
   add_ceilings(wall, result);
   const bool is_replayed = wall.num_steps > 0;

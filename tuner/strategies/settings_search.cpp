@@ -41,6 +41,18 @@ std::string percent_list(const TrialOutcome& outcome) {
   return text;
 }
 
+/// What the wall is told of, where the profiler's step is not the one that is compared: " The
+/// traced step took 140 ms, ...". Empty where it is about as long, or not known.
+std::string traced_step_text(int64_t traced_ns, int64_t usual_ns) {
+  constexpr double kOther = 1.2;
+  if (traced_ns <= 0 || usual_ns <= 0) return {};
+  const double ratio = static_cast<double>(traced_ns) / static_cast<double>(usual_ns);
+  if (std::max(ratio, 1 / ratio) < kOther) return {};
+  return fmt::format(" The traced step took {}, {:.1f} times as long: the wall is that step's{}.",
+                     base::format_ns(traced_ns), ratio,
+                     ratio > 1 ? ", and the profiler slows the host most" : "");
+}
+
 /// Why a change is tried, where a rule recommends it or the space only allows it.
 std::string why_of(const SettingsMove& move) {
   if (move.remedy.empty()) return "The space allows it, no rule recommends it.";
@@ -313,18 +325,19 @@ TrialOutcome SettingsSearch::profile() {
   pass_.phase = Phase::retune;
   const TrialOutcome& seen = trial.outcome;
   const Wall label = seen.wall.value_or(Wall::unknown);
-  Decision& decision =
-      decide(Phase::profile, DecisionKind::wall,
-             !trial.is_ok() ? fmt::format("The profiled run: {}.", ending_text(seen))
-             : label == Wall::unknown
-                 ? fmt::format("At {} per step the wall is not known: no trace shows it{}{}.",
-                               base::format_ns(pass_.incumbent->outcome.step_ns),
-                               seen.ceilings.empty() ? "" : ": ", percent_list(seen))
-                 : fmt::format("At {} per step the wall is {}{}: {}.{}",
-                               base::format_ns(pass_.incumbent->outcome.step_ns), name_of(label),
-                               seen.wall_cause.empty() ? "" : " (" + seen.wall_cause + ")",
-                               percent_list(seen),
-                               seen.wall_doubt.empty() ? "" : " " + seen.wall_doubt + "."));
+  const int64_t usual_ns = pass_.incumbent->outcome.step_ns;
+  Decision& decision = decide(
+      Phase::profile, DecisionKind::wall,
+      !trial.is_ok() ? fmt::format("The profiled run: {}.", ending_text(seen))
+      : label == Wall::unknown
+          ? fmt::format("At {} per step the wall is not known: no trace shows it{}{}.",
+                        base::format_ns(usual_ns), seen.ceilings.empty() ? "" : ": ",
+                        percent_list(seen))
+          : fmt::format("At {} per step the wall is {}{}: {}.{}", base::format_ns(usual_ns),
+                        name_of(label), seen.wall_cause.empty() ? "" : " (" + seen.wall_cause + ")",
+                        percent_list(seen),
+                        seen.wall_doubt.empty() ? "" : " " + seen.wall_doubt + ".") +
+                traced_step_text(seen.traced_step_ns, usual_ns));
   decision.trial_hash = trial.request.hash;
   decision.baseline_hash = pass_.incumbent->request.hash;
   decision.wall = seen.wall ? name_of(label) : "";

@@ -67,6 +67,19 @@ bool sends(const ImportedTrace& trace, const ImportedOp& op) {
   return name == "send" || name == "recv" || name == kSendAndReceive;
 }
 
+/// As far as the file says it, else by its kernel.
+CollectiveKind kind_of(const ImportedTrace& trace, const ImportedOp& op) {
+  const bool is_named = op.comm != kNoRow && trace.comms[op.comm].collective != kNoRow;
+  std::string name = trace.names[is_named ? trace.comms[op.comm].collective : op.name];
+  name.resize(std::min(name.size(), name.find_first_of("<(")));  // types behind it name anything
+  std::erase(name, '_');
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  // "allgather", "AllGather_RING_LL"; "reduce_scatter", "allreduce", "AllReduce_Sum_bf16".
+  if (name.find("allgather") != std::string::npos) return CollectiveKind::gathers;
+  if (name.find("reduce") != std::string::npos) return CollectiveKind::reductions;
+  return CollectiveKind::any;
+}
+
 void see_size(GroupCosts& costs, std::string_view group, int64_t size) {
   const auto [known, is_new] = costs.sizes.try_emplace(std::string(group), size);
   if (!is_new && known->second != size) known->second = 0;
@@ -111,17 +124,40 @@ void GroupCosts::add(const ImportedTrace& trace, const std::vector<bool>& is_mes
                      const WaitsByOp* waits) {
   CommGroups groups(trace, is_message, *this);
   if (window_ns <= 0) return;
-  std::map<std::string_view, int64_t> own_ns;  // empty: not known
+  struct Own {
+    int64_t all_ns = 0;
+    int64_t gather_ns = 0;
+    int64_t reduction_ns = 0;
+  };
+  std::map<std::string_view, Own> own;  // empty: not known
   for (const CauseSegment& segment : segments) {
     if (segment.cause != IdleCause::communication) continue;
     std::string_view group = groups.of(trace.ops[segment.op]);
     if (group.empty() && sends(trace, trace.ops[segment.op])) group = kUnknownMessages;
-    own_ns[group] += split_comm(segment, waits).transfer_ns;
+    const int64_t ns = split_comm(segment, waits).transfer_ns;
+    const CollectiveKind kind = kind_of(trace, trace.ops[segment.op]);
+    own[group].all_ns += ns;
+    if (kind == CollectiveKind::gathers) own[group].gather_ns += ns;
+    if (kind == CollectiveKind::reductions) own[group].reduction_ns += ns;
   }
-  for (const auto& [group, ns] : own_ns) {
-    double& ratio = group.empty() ? unknown_ratio : ratios[std::string(group)];
+  const auto see = [&](double& ratio, int64_t ns) {
     ratio = std::max(ratio, static_cast<double>(ns) / static_cast<double>(window_ns));
+  };
+  for (const auto& [group, of] : own) {
+    see(group.empty() ? unknown_ratio : ratios[std::string(group)], of.all_ns);
+    see(gather_ratios[std::string(group)], of.all_ns - of.reduction_ns);
+    see(reduction_ratios[std::string(group)], of.all_ns - of.gather_ns);
   }
+}
+
+double GroupCosts::ratio_of(std::string_view group, CollectiveKind kind) const {
+  const auto& of_kind = kind == CollectiveKind::gathers ? gather_ratios : reduction_ratios;
+  if (kind != CollectiveKind::any) {
+    if (const auto found = of_kind.find(group); found != of_kind.end()) return found->second;
+  }
+  if (group.empty()) return unknown_ratio;
+  const auto found = ratios.find(group);
+  return found == ratios.end() ? 0 : found->second;
 }
 
 CommGroups::CommGroups(const ImportedTrace& trace, const std::vector<bool>& is_message,

@@ -21,6 +21,9 @@ namespace moetune::profiler {
 /// stages, but neither gradients nor weights.
 inline constexpr std::string_view kUnknownMessages = "messages";
 
+/// What a collective does with gradients or weights. Others may be anything.
+enum class CollectiveKind : uint8_t { any, gathers, reductions };
+
 /// Groups have our names (group_words.h). Kernels of DeepEP and its like are of "ep", messages
 /// between stages of "pp", and kUnknownMessages are as one more group.
 struct GroupCosts {
@@ -29,6 +32,9 @@ struct GroupCosts {
   /// beside other work. A group that is missing does not communicate.
   std::map<std::string, double, std::less<>> ratios;
   double unknown_ratio = 0;  ///< the same of communication whose group is not known
+  /// The same without reductions, and without gathers; "": the group is not known.
+  std::map<std::string, double, std::less<>> gather_ratios;
+  std::map<std::string, double, std::less<>> reduction_ratios;
   /// Ranks of a group, where the traces say it; 0: they say several sizes.
   std::map<std::string, int64_t, std::less<>> sizes;
 
@@ -37,6 +43,9 @@ struct GroupCosts {
 
   /// Whether the traces name any group.
   [[nodiscard]] bool are_known() const { return !ratios.empty(); }
+
+  /// What communication that is or may be of that kind costs in a group; "": in one not known.
+  [[nodiscard]] double ratio_of(std::string_view group, CollectiveKind kind) const;
 
   /// Adds a rank. `is_message`: stage_messages_of(trace). `segments` explain the rank's time of
   /// `window_ns`; `waits` may be null.

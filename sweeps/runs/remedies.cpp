@@ -22,6 +22,7 @@ namespace {
 
 namespace dialects = spec::dialects;
 using base::Wall;
+using profiler::CollectiveKind;
 using spec::PlanKnobs;
 
 constexpr double kWorthALook = 0.02;  // of the step
@@ -48,17 +49,20 @@ bool is_for(const RemedyRow& row, const FoundWall& wall) {
          helps_against(row, wall.sub_cause);
 }
 
-/// What is left of a ceiling of all communication for that of the row's groups, where the traces
-/// tell groups apart. Communication whose group is not known may be theirs.
-double share_of_groups(const RemedyRow& row, const profiler::GroupCosts& costs, double whole) {
-  if (row.groups[0].empty() || !costs.are_known()) return whole;
-  double own = costs.unknown_ratio;
+/// What is left of a ceiling of all communication for such collectives of the row's groups, where
+/// the traces tell groups and kinds apart. Communication whose group is not known may be theirs.
+double share_of_groups(const RemedyRow& row, CollectiveKind kind, const profiler::GroupCosts& costs,
+                       double whole) {
+  const bool is_any_group = row.groups[0].empty() || !costs.are_known();
+  if (is_any_group && kind == CollectiveKind::any) return whole;
+  double own = costs.ratio_of("", kind);
   double all = costs.unknown_ratio;
   for (const auto& [group, ratio] : costs.ratios) {
     all += ratio;
-    if (std::ranges::find(row.groups, group) != row.groups.end()) own += ratio;
+    const bool is_own = std::ranges::find(row.groups, group) != row.groups.end();
+    if (is_any_group || is_own) own += costs.ratio_of(group, kind);
   }
-  if (all <= 0) return 0;
+  if (all <= 0) return is_any_group ? whole : 0;
   // Ranks that wait for one another may save more than one of them shows.
   return std::min(whole, std::max(own, whole * own / all));
 }
@@ -300,7 +304,11 @@ std::optional<double> ceiling_of(const RemedyRow& row, const FoundWall& wall,
   if (!is_known && row.label == Wall::compute && wall.label != row.label) return std::nullopt;
   double ceiling = is_known ? std::min(whole, of_causes) : whole;
   if (row.part_of_loader != nullptr) ceiling *= row.part_of_loader(wall.loader);
-  ceiling = share_of_groups(row, wall.groups, ceiling);
+  const double of_groups = share_of_groups(row, row.collectives, wall.groups, ceiling);
+  const bool has_reductions =
+      row.overlaps_reductions && !run.config->knobs.overlap_grad_reduce && of_groups >= kWorthALook;
+  ceiling =
+      has_reductions ? share_of_groups(row, CollectiveKind::any, wall.groups, ceiling) : of_groups;
   ceiling = row.most_saved * share_of_kernels(row, wall.kernels, ceiling);
   return std::min(ceiling, row.most_of_step);
 }

@@ -58,6 +58,7 @@ constexpr Groups kReplicas = {"dp_cp", "edp", "world"};
 constexpr Groups kExperts = {"ep", profiler::kUnknownMessages};
 constexpr Groups kTensor = {"tp"};
 
+using profiler::CollectiveKind;
 using profiler::KernelClass;
 using profiler::LoaderParts;
 constexpr KernelClass kProducts[] = {KernelClass::gemm, KernelClass::grouped_gemm};
@@ -207,30 +208,26 @@ constexpr RemedyRow kRemedyRows[] = {
      .change = nullptr,
      .part_of_loader = [](const LoaderParts& of) { return of.copies_ratio; }},
     // Ranks move data.
-    {"overlap_of_gradients",
-     Wall::communication,
-     {"transfer"},
-     "Gradients are reduced while the backward pass goes on.",
-     [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.overlap_grad_reduce); },
-     {},
-     false,
-     1,
-     Needs::nothing,
-     kReplicas},
-    {"overlap_of_weights",
-     Wall::communication,
-     {"transfer"},
-     "Weights are gathered while the forward pass goes on.",
-     [](PlanKnobs& k) {
-       if (k.dp * k.cp == 1 || !k.distributed_optimizer) return false;
-       k.overlap_grad_reduce = true;  // without which it is refused
-       return turn_on(k.overlap_param_gather);
-     },
-     {},
-     false,
-     1,
-     Needs::nothing,
-     kReplicas},
+    {.rule = "overlap_of_gradients",
+     .label = Wall::communication,
+     .sub_causes = {"transfer"},
+     .why = "Gradients are reduced while the backward pass goes on.",
+     .change = [](PlanKnobs& k) { return k.dp * k.cp > 1 && turn_on(k.overlap_grad_reduce); },
+     .groups = kReplicas,
+     .collectives = CollectiveKind::reductions},
+    {.rule = "overlap_of_weights",
+     .label = Wall::communication,
+     .sub_causes = {"transfer"},
+     .why = "Weights are gathered while the forward pass goes on.",
+     .change =
+         [](PlanKnobs& k) {
+           if (k.dp * k.cp == 1 || !k.distributed_optimizer) return false;
+           k.overlap_grad_reduce = true;  // without which it is refused
+           return turn_on(k.overlap_param_gather);
+         },
+     .groups = kReplicas,
+     .collectives = CollectiveKind::gathers,
+     .overlaps_reductions = true},
     {"weights_kept_gathered",
      Wall::communication,
      {"transfer"},

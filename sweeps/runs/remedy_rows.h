@@ -10,6 +10,7 @@
 #include "engine/spec/dialects/run_config.h"
 #include "engine/spec/plan_knobs.h"
 #include "kernels/base/step_parts.h"
+#include "profiler/analysis/group_costs.h"
 #include "profiler/analysis/kernel_classes.h"
 #include "profiler/analysis/trace_causes.h"
 
@@ -67,6 +68,10 @@ struct RemedyRow {
   std::optional<spec::dialects::Dialect> dialect = std::nullopt;
   /// The part of waiting for input that it can save; null: all of its causes.
   double (*part_of_loader)(const profiler::LoaderParts&) = nullptr;
+  /// What of its groups' communication it changes.
+  profiler::CollectiveKind collectives = profiler::CollectiveKind::any;
+  /// Of a change to gathers: it overlaps reductions as well, where they are not overlapped yet.
+  bool overlaps_reductions = false;
 };
 
 /// Where a cause has several remedies, the cheaper one to try stands first.

@@ -1,6 +1,8 @@
 // What the communication of each group costs, from traces that name groups, and how large they are.
 #include "profiler/analysis/group_costs.h"
 
+#include <fmt/format.h>
+
 #include <boost/test/unit_test.hpp>
 #include <cmath>
 #include <span>
@@ -63,6 +65,37 @@ BOOST_AUTO_TEST_CASE(each_group_has_what_ran_alone_and_did_not_wait) {
   add(costs, trace);
   BOOST_TEST(is_near(costs.ratios["tp"], 0.25));
   BOOST_TEST(is_near(costs.ratios["ep"], 0.1));
+}
+
+// Reductions are of gradients, gathers of weights; the rest may be of either.
+BOOST_AUTO_TEST_CASE(a_group_is_told_by_what_its_collectives_do) {
+  const auto costs_of = [](const char* collective, const char* kernel) {
+    tests::EventText events;
+    const std::string more = *collective == '\0'
+                                 ? ""
+                                 : fmt::format(R"(, "Collective name": "{}", "In msg nelems": 100,
+                                  "Process Group Description": "DATA_PARALLEL_GROUP")",
+                                               collective);
+    events.kernel(0, 100, 1).kernel(100, 50, 2, kernel, 8, more);
+    GroupCosts costs;
+    costs.add(events.read(), std::vector<bool>(1), std::span(kSegments).first(2), 200'000, nullptr);
+    return costs;
+  };
+  const auto has = [](const GroupCosts& costs, const char* group, double gathers,
+                      double reductions) {
+    return is_near(costs.ratio_of(group, CollectiveKind::any), 0.25) &&
+           is_near(costs.ratio_of(group, CollectiveKind::gathers), gathers) &&
+           is_near(costs.ratio_of(group, CollectiveKind::reductions), reductions);
+  };
+  constexpr const char* kGather = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096>)";
+  constexpr const char* kReduce = "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(x)";
+  BOOST_TEST(has(costs_of("_reduce_scatter_base", kGather), "dp_cp", 0, 0.25));
+  BOOST_TEST(has(costs_of("_allgather_base", kReduce), "dp_cp", 0.25, 0));
+  BOOST_TEST(has(costs_of("coalesced", kReduce), "dp_cp", 0.25, 0.25));
+  // Nsight Systems has kernels alone.
+  BOOST_TEST(has(costs_of("", kGather), "", 0.25, 0));
+  BOOST_TEST(has(costs_of("", kReduce), "", 0, 0.25));
+  BOOST_TEST(has(costs_of("", "ncclDevKernel_SendRecv(x)"), "messages", 0.25, 0.25));
 }
 
 // What does all that has no kernel of its own is called by the first of these.

@@ -444,6 +444,24 @@ BOOST_AUTO_TEST_CASE(communication_has_the_remedies_of_its_groups) {
   BOOST_TEST(found.front().ceiling_ratio > 0.2);
   BOOST_TEST((find(found, "overlap_of_experts") == nullptr));
   BOOST_TEST((find(found, "hybrid_dispatcher") == nullptr));
+  // Weights are gathered, gradients reduced.
+  const std::string plain(kMendedCommand);
+  const auto ceiling_of = [&](const char* rule, const std::string& more, double gathers) {
+    FoundWall split = wall;
+    split.groups.ratios = {{"dp_cp", 0.3}};
+    split.groups.gather_ratios = {{"dp_cp", gathers}};
+    split.groups.reduction_ratios = {{"dp_cp", 0.3 - gathers}};
+    const auto told = remedies_of(split, run_of(plain + more));
+    const Remedy* remedy = find(told, rule);
+    return remedy == nullptr ? 0 : remedy->ceiling_ratio;
+  };
+  const auto is = [](double a, double b) { return std::abs(a - b) < 1e-9; };
+  BOOST_TEST(is(ceiling_of("overlap_of_weights", "", 0), 0));
+  BOOST_TEST(is(ceiling_of("overlap_of_gradients", "", 0), 0.3));
+  BOOST_TEST(is(ceiling_of("overlap_of_gradients", "", 0.1), 0.2));
+  // It overlaps both, or what is left.
+  BOOST_TEST(is(ceiling_of("overlap_of_weights", "", 0.1), 0.3));
+  BOOST_TEST(is(ceiling_of("overlap_of_weights", " --overlap-grad-reduce", 0.1), 0.1));
   // What sends and receives is neither gradients nor weights, and may be rows of experts.
   wall.groups.ratios = {{std::string(profiler::kUnknownMessages), 0.3}};
   const auto exchanging = remedies_of(wall, run_of(kMendedCommand));

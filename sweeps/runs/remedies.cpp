@@ -462,6 +462,15 @@ bool apply_change(bool (*change)(PlanKnobs&), const RunToMend& run, Remedy& reme
   return true;
 }
 
+/// Products in 8 bits are not every device's; where nothing names it, that is a condition.
+void add_condition_of_device(const RunToMend& run, bool is_machine_known, Remedy& remedy) {
+  if (is_machine_known || !run.device_name.empty() || !remedy.knobs) return;
+  const bool is_narrow = spec::is_product_narrow(remedy.knobs->precision);
+  if (!is_narrow || spec::is_product_narrow(run.config->knobs.precision)) return;
+  remedy.why +=
+      " Nothing names the device: it needs compute capability 8.9 or higher, or an MI300.";
+}
+
 /// A change, and what it may save of each wall.
 struct LabelledRemedy {
   Wall label = Wall::unknown;  ///< of its row
@@ -585,6 +594,7 @@ std::vector<Remedy> remedies_of(const FoundWall& found_wall, const RunToMend& gi
       return !remedy.flags.empty() && other.remedy.flags == remedy.flags;
     });
     if (same == found.end()) {
+      add_condition_of_device(run, given.hardware != nullptr, remedy);
       found.push_back(std::move(one));
     } else {
       same->add(std::move(one));

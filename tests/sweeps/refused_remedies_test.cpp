@@ -118,10 +118,19 @@ BOOST_AUTO_TEST_CASE(no_device_is_told_of_products_that_it_has_not) {
     BOOST_TEST_REQUIRE(remedy.has_value());
     return remedy->refused;
   };
+  const auto has_condition = [](const RunToMend& run) {
+    const auto remedy = remedy_against("compute", "FLOPs", run, "products_in_fp8");
+    return remedy && remedy->why.find("Nothing names the device") != std::string::npos;
+  };
   BOOST_TEST(refused(RunToMend{}) == "");
+  BOOST_TEST(has_condition(RunToMend{}));
   RunToMend named;
   named.device_name = "NVIDIA H100 80GB HBM3";
   BOOST_TEST(refused(named) == "");
+  BOOST_TEST(!has_condition(named));
+  RunToMend on_h100;
+  on_h100.hardware = machine_of("h100-80g", 1);
+  BOOST_TEST(!has_condition(on_h100));
   named.device_name = "Tesla V100-SXM2-32GB";
   BOOST_TEST(refused(named) == "precision_of_machine: Tesla V100-SXM2-32GB has no fp8-blockwise");
   RunToMend said;

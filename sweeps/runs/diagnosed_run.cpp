@@ -584,6 +584,7 @@ RunDiagnosis diagnose_run(const std::vector<std::string>& paths, const AboutRun&
         fmt::format("nothing of the run can be read: {}", fmt::join(diagnosis.notes, "; ")));
   }
   take_seen_world(about.num_devices, diagnosis);
+  note_untraced_ranks(diagnosis);
   add_remedies(about, diagnosis);
   return diagnosis;
 }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "profiler/analysis/missing_ranks.h"
 #include "sweeps/runs/other_config.h"
 
 namespace moetune::sweeps {
@@ -70,6 +71,27 @@ void take_seen_world(int64_t said_devices, RunDiagnosis& diagnosis) {
   if (*seen == config.world_size || !is_open || take_world_size(*seen, config)) return;
   diagnosis.has_default_world = config.world_size > 0;
   note_unfit_world(*seen, is_said, diagnosis);
+}
+
+void note_untraced_ranks(RunDiagnosis& diagnosis) {
+  if (!diagnosis.traces || !diagnosis.other_log.empty()) return;
+  const std::vector<profiler::ImportedTrace>& traces = diagnosis.traces->traces;
+  const bool is_logged = diagnosis.facts && diagnosis.facts->world_size;
+  const bool is_default = !is_logged && diagnosis.has_default_world;
+  int64_t world = 0;
+  if (diagnosis.config) {
+    world = is_default ? diagnosis.config->world_size : diagnosis.config->stated_world_size;
+  }
+  if (is_logged) world = *diagnosis.facts->world_size;
+  // Otherwise the wall's evidence says it.
+  if (world <= std::max(profiler::known_ranks(traces), std::ssize(traces))) return;
+  const bool is_one = traces.size() == 1;
+  diagnosis.notes.push_back(
+      fmt::format("{} has {} ranks{}, and {} given, which {} not say so: what looks like "
+                  "communication may be waiting for a rank without a trace; give the traces of all",
+                  is_logged ? "the log" : "the command", world, is_default ? " by default" : "",
+                  is_one ? "one trace was" : fmt::format("{} traces were", traces.size()),
+                  is_one ? "does" : "do"));
 }
 
 }  // namespace moetune::sweeps

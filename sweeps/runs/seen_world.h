@@ -16,5 +16,8 @@ std::optional<int64_t> world_size_of(const RunDiagnosis& diagnosis);
 /// or else to what the user says (0: nothing). Where neither tells, or what they tell does
 /// not fit the layout, it is noted as a default.
 void take_seen_world(int64_t said_devices, RunDiagnosis& diagnosis);
+/// A note where the log or the command has more ranks than there are traces, and these, as exports
+/// of Nsight Systems, do not say how many ranks they are of.
+void note_untraced_ranks(RunDiagnosis& diagnosis);
 
 }  // namespace moetune::sweeps

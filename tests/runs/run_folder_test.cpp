@@ -373,6 +373,42 @@ BOOST_AUTO_TEST_CASE(steps_of_another_length_than_the_log_says_are_noted) {
   }
 }
 
+// Traces that do not say of how many ranks they are, beside a command or a log that does.
+BOOST_AUTO_TEST_CASE(ranks_without_a_trace_are_noted) {
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("run");
+  const auto trace_of = [](int rank, const std::string& more) {
+    tests::EventText events;
+    for (int i = 0; i < 40; ++i) events.call(i, 1, i + 1).kernel(1000 + 100 * i, 98 + rank, i + 1);
+    return events.json(more);
+  };
+  const auto num_noted = [&](const std::string& begin) {
+    const std::vector<std::string> notes = diagnose_run({root.string()}, {}).notes;
+    return std::ranges::count_if(notes,
+                                 [&](const std::string& note) { return note.starts_with(begin); });
+  };
+  for (const int rank : {0, 1}) write(root / fmt::format("rank{}.json", rank), trace_of(rank, ""));
+  write(root / "run.sh", "torchrun --nproc_per_node 8 pretrain_gpt.py --bf16 --num-layers 4\n");
+  BOOST_TEST(num_noted("the command has 8 ranks by default, and 2 traces were given, which do not "
+                       "say so") == 1);
+  write(root / "run.sh",
+        "torchrun --nnodes 2 --nproc_per_node 8 pretrain_gpt.py --bf16 --num-layers 4\n");
+  BOOST_TEST(num_noted("the command has 16 ranks, and 2 traces were given") == 1);
+  write(root / "train.log",
+        "using world size: 8, data-parallel size: 8\n" + golden_logs::megatron_steps(1, 9));
+  BOOST_TEST(num_noted("the log has 8 ranks, and 2 traces were given") == 1);
+  // As many as there are, or the traces say it.
+  fs::remove(root / "train.log");
+  write(root / "run.sh", "torchrun --nproc_per_node 2 pretrain_gpt.py --bf16 --num-layers 4\n");
+  BOOST_TEST(num_noted("the command has ") == 0);
+  write(root / "run.sh", "torchrun --nproc_per_node 8 pretrain_gpt.py --bf16 --num-layers 4\n");
+  for (const int rank : {0, 1}) {
+    const auto more = fmt::format(R"(, "distributedInfo": {{"rank": {}, "world_size": 8}})", rank);
+    write(root / fmt::format("rank{}.json", rank), trace_of(rank, more));
+  }
+  BOOST_TEST(num_noted("the command has ") == 0);
+}
+
 // The file that is met first is somebody's of another recorder.
 BOOST_AUTO_TEST_CASE(of_two_recorders_that_with_most_traces_is_kept) {
   const tests::TempFolder temp;

@@ -21,6 +21,9 @@ namespace {
 /// A replay whose length differs from the recorded step by more is not used.
 constexpr double kMostReplayError = 0.05;
 
+/// Of the time; less is told as 0.0 %.
+constexpr double kLeastShown = 0.0005;
+
 /// The cause of no verdict where communication was found on no other rank.
 constexpr const char* kUnmatched = "unmatched";
 
@@ -76,9 +79,11 @@ class Judge {
     if (!is_sure(share, second, wall.unknown_ratio)) {
       wall.sub_cause = "unexplained";
       wall.summary = fmt::format(
-          "unknown: nothing in the traces says why {} of the time no device work ran; the largest "
-          "wall that shows is {} with {}",
-          base::format_ratio(wall.unknown_ratio), name_of(best), base::format_ratio(share));
+          "unknown: nothing in the traces says why {} of the time no device work ran{}",
+          base::format_ratio(wall.unknown_ratio),
+          share < kLeastShown ? "; no wall shows"
+                              : fmt::format("; the largest wall that shows is {} with {}",
+                                            name_of(best), base::format_ratio(share)));
       return false;
     }
     if (share >= base::kLeastBindingRatio) {
@@ -86,10 +91,12 @@ class Judge {
       wall.summary = fmt::format("{}: {} of the time", name_of(best), base::format_ratio(share));
     } else {
       wall.label = Wall::compute;
-      wall.summary = fmt::format("compute: {} of the time; no other wall reaches {} ({} has {})",
+      wall.summary = fmt::format("compute: {} of the time; no other wall reaches {}{}",
                                  base::format_ratio(wall.shares[place_of(Wall::compute)]),
-                                 base::format_ratio(base::kLeastBindingRatio), name_of(best),
-                                 base::format_ratio(share));
+                                 base::format_ratio(base::kLeastBindingRatio),
+                                 share < kLeastShown ? ""
+                                                     : fmt::format(" ({} has {})", name_of(best),
+                                                                   base::format_ratio(share)));
     }
     if (wall.label == Wall::host || wall.label == Wall::imbalance) find_rank(wall);
     return true;
@@ -299,7 +306,7 @@ class Judge {
   void add_shares(ImportedWall& wall) const {
     for (size_t i = 0; i < kNumWalls; ++i) {
       const char* name = name_of(static_cast<Wall>(i));
-      if (wall.shares[i] < 0.0005) continue;
+      if (wall.shares[i] < kLeastShown) continue;
       add_evidence(wall, fmt::format("{}_ratio", name), wall.shares[i], "ratio",
                    fmt::format("{} {} of the time", name, base::format_ratio(wall.shares[i])));
     }

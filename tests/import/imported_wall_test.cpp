@@ -260,6 +260,7 @@ BOOST_AUTO_TEST_CASE(time_that_nothing_explains_is_unknown) {
   BOOST_TEST(name_of(wall.label) == "unknown");
   BOOST_TEST(wall.sub_cause == "unexplained");
   BOOST_TEST(wall.unknown_ratio > 0.6);
+  BOOST_TEST(wall.summary.ends_with("no device work ran; no wall shows"), wall.summary);
   EventText without_calls;
   for (int i = 0; i < 50; ++i) without_calls.kernel(1000 * i, 300, 0);
   BOOST_TEST(label_of(without_calls) == "unknown");

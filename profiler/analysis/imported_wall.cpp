@@ -361,6 +361,20 @@ class Judge {
                    fmt::format("of the time in which the host was late, {} {}",
                                base::format_ratio(ratio), part.text));
     }
+    add_stalls(wall);
+  }
+
+  /// A stall counts as loading, which is the usual cause, though nothing shows that it was.
+  void add_stalls(ImportedWall& wall) const {
+    const bool is_loader =
+        wall.label == Wall::host && wall.sub_cause == row_of(SubCause::loader).name;
+    if (!is_loader || time_.host.stall_ns <= 0 || 2 * wall.loader.stall_ratio < 1) return;
+    add_evidence(
+        wall, "unrecorded_stalls_ratio", wall.loader.stall_ratio, "ratio",
+        fmt::format("{} of the loader's time is of stalls whose cause is not recorded: "
+                    "loading, garbage collection, a checkpoint, evaluation or another "
+                    "program may be it; record {}",
+                    base::format_ratio(wall.loader.stall_ratio), how_to_see_stalls(traces_)));
   }
 
   /// What the accounts alone tell of causes.

@@ -19,19 +19,23 @@ struct RecordingRow {
   const char* partners;   ///< of communication
   const char* sequences;  ///< of collectives
   const char* no_shapes;
+  const char* stalls;  ///< what the host does in them
 };
 constexpr RecordingRow kRecordings[] = {
     {"kineto", "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
      "experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)",
      "profiler.step() behind each", "PyTorch since 2024 names them", "\"Seq\" of newer PyTorch",
-     "the traces have no shapes of operators (record_shapes=True)"},
+     "the traces have no shapes of operators (record_shapes=True)",
+     "with_stack=True, or a record_function range around each of these"},
     {"nsys", "nsys profile --trace=cuda,nvtx", "nsys profile --cuda-event-trace=true",
      "an NVTX range 'step 5' around each", "nsys profile --trace=cuda,nvtx", "",
-     "Nsight Systems does not record shapes of operators, PyTorch's profiler does"},
+     "Nsight Systems does not record shapes of operators, PyTorch's profiler does",
+     "nsys profile --python-sampling=true, or an NVTX range around each of these"},
     {"rocprofiler-sdk", "rocprofv3 --hip-trace", "", "rocprofv3 --marker-trace, with a range each",
      "PyTorch's profiler names them", "",
-     "rocprofv3 does not record shapes of operators, PyTorch's profiler does"},
-    {"moetune", "", "", "", "", "", "moetune's own steps are not set against a device here"},
+     "rocprofv3 does not record shapes of operators, PyTorch's profiler does",
+     "rocprofv3 --marker-trace, with a range around each of these"},
+    {"moetune", "", "", "", "", "", "moetune's own steps are not set against a device here", ""},
 };
 
 /// Copies and fills alone show no step.
@@ -65,6 +69,14 @@ std::string why_no_shapes(std::span<const ImportedTrace> traces) {
     if (!traces.empty() && row.format == traces[0].facts.format) return row.no_shapes;
   }
   return "the traces have no shapes of operators";
+}
+
+std::string how_to_see_stalls(std::span<const ImportedTrace> traces) {
+  for (const RecordingRow& row : kRecordings) {
+    const bool is_of_tool = !traces.empty() && row.format == traces[0].facts.format;
+    if (is_of_tool && *row.stalls != '\0') return row.stalls;
+  }
+  return "a range around each of these";
 }
 
 std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces,

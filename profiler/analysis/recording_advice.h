@@ -30,6 +30,9 @@ struct VerdictLack {
 std::vector<std::string> what_to_record(std::span<const ImportedTrace> traces,
                                         const VerdictLack& lack);
 
+/// What shows the cause of stalls of the host: completes "record ...".
+std::string how_to_see_stalls(std::span<const ImportedTrace> traces);
+
 /// Why the traces, none of which has any, have no shapes of operators: a part of a sentence, in the
 /// words of the tool that made them.
 std::string why_no_shapes(std::span<const ImportedTrace> traces);

@@ -169,6 +169,14 @@ BOOST_AUTO_TEST_CASE(a_long_gap_in_a_range_of_the_program_is_launch) {
   const ImportedWall unseen = verdict_of(late_first_launch());
   BOOST_TEST(unseen.sub_cause == "loader", unseen.summary);
   BOOST_TEST(has(unseen, "host_stall_ratio"));
+  // That it is loading is no more than the usual cause.
+  const auto unrecorded =
+      std::ranges::find(unseen.evidence, "unrecorded_stalls_ratio", &Evidence::name);
+  BOOST_TEST_REQUIRE((unrecorded != unseen.evidence.end()));
+  BOOST_TEST(unrecorded->value == 1.0);
+  BOOST_TEST(unrecorded->text.ends_with(
+                 "record with_stack=True, or a record_function range around each of these"),
+             unrecorded->text);
   const ImportedWall seen = verdict_of(late_first_launch().range(10, 3900, "denoise"));
   BOOST_TEST(name_of(seen.label) == "host");
   BOOST_TEST(seen.sub_cause == "launch", seen.summary);
@@ -177,6 +185,7 @@ BOOST_AUTO_TEST_CASE(a_long_gap_in_a_range_of_the_program_is_launch) {
       verdict_of(late_first_launch().range(10, 2100, "enumerate(DataLoader)#_Iter.__next__"));
   BOOST_TEST(loads.sub_cause == "loader", loads.summary);
   BOOST_TEST(has(loads, "host_loader_ratio"));
+  BOOST_TEST(!has(loads, "unrecorded_stalls_ratio"));
 }
 
 // The host waits for each kernel before it goes on: without that the device would never be idle.

@@ -47,7 +47,11 @@ struct ImportedWall {
   /// other one (StepVerdict::joint_ratio).
   std::optional<double> joint_ratio;
   std::optional<SubCause> hidden_by;  ///< which other one, where that is known
-  std::string summary;                ///< a sentence
+  /// Of a label that may be waiting for ranks without a trace: "waiting for one of the 3 ranks
+  /// without a trace". Else empty.
+  std::string waiting_instead;
+  bool is_waiting_likely = false;  ///< alike collectives speak for that
+  std::string summary;             ///< a sentence
   std::vector<Evidence> evidence;
   double window_ns = 0;         ///< that is judged of a rank, the mean of all
   GroupCosts groups;            ///< whose communication it is, and what it costs
@@ -67,7 +71,8 @@ struct ImportedWall {
 ///    rank that came last, under what that rank did meanwhile: host, or compute (imbalance).
 ///    Waiting for a rank without a trace cannot be told from a transfer, or from what a stage waits
 ///    for: where that may be a tenth of what is booked to communication or pipeline, summary and
-///    evidence say so, and there is no sub-cause.
+///    evidence say so, and there is no sub-cause. Where alike collectives take unequally long, that
+///    speaks for waiting (UnevenCollectives).
 ///  - Where communication is the label and nothing of it was found on two ranks, though no rank is
 ///    known to be missing, or less than half and the rest may be messages, there is no verdict. Nor
 ///    is there where half of it lacks a rank that was recorded meanwhile (Lack), or where

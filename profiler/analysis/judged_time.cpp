@@ -177,7 +177,9 @@ class Booking {
     if (is_again) add_recomputed(index, transfer_ns, Wall::communication, add);
     if (!is_again) add(Wall::communication, transfer_ns);
     if (!is_again || !is_memory_short(memory_)) {
-      time_.transfers.add(transfer_ns, time_.missing.may_delay(index, segment.op));
+      const bool is_doubtful = time_.missing.may_delay(index, segment.op);
+      time_.transfers.add(transfer_ns, is_doubtful);
+      if (is_doubtful) time_.uneven.add(index, segment.op, transfer_ns);
     }
     if (traces_[index].ops[segment.op].kind == ActivityKind::copy)
       time_.peer_copy_ns += transfer_ns;

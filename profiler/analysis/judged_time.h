@@ -15,6 +15,7 @@
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/missing_ranks.h"
 #include "profiler/analysis/trace_causes.h"
+#include "profiler/analysis/uneven_collectives.h"
 #include "profiler/analysis/wall.h"
 #include "profiler/analysis/wall_label.h"
 #include "profiler/imported_trace.h"
@@ -58,6 +59,7 @@ struct JudgedTime {
   double comm_waited_ns = 0;  ///< of that, for a rank that came late
   DoubtfulTime transfers;     ///< booked as communication
   DoubtfulTime stages;        ///< booked as pipeline
+  UnevenCollectives uneven;   ///< of the transfers that are in doubt
   // Of the transfers:
   double loose_ns = 0;      ///< unmatched ones that may be messages
   double lacking_ns = 0;    ///< of Lack::record

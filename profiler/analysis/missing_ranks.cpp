@@ -54,8 +54,8 @@ bool MissingRanks::may_delay(size_t trace, uint32_t op) const {
   return !is_complete_[trace][op] && group_size_of(traces_[trace], op) != 1;
 }
 
-std::string MissingRanks::with_doubt(std::string summary, Wall label,
-                                     const std::string& sub_cause) const {
+std::string MissingRanks::with_doubt(std::string summary, Wall label, const std::string& sub_cause,
+                                     bool is_likely) const {
   const std::string cause = "(" + sub_cause;
   const size_t at = sub_cause.empty() ? std::string::npos : summary.find(cause);
   if (label == Wall::pipeline) {
@@ -63,7 +63,7 @@ std::string MissingRanks::with_doubt(std::string summary, Wall label,
     return summary.replace(at + 1, sub_cause.size(), waiting_text());
   }
   return summary.insert(at == std::string::npos ? summary.size() : at + cause.size(),
-                        ", or " + waiting_text());
+                        (is_likely ? ", or more likely " : ", or ") + waiting_text());
 }
 
 std::string MissingRanks::waiting_text() const {
@@ -72,18 +72,19 @@ std::string MissingRanks::waiting_text() const {
                    : fmt::format("waiting for one of the {} ranks without a trace", num_);
 }
 
-Evidence MissingRanks::evidence() const {
-  constexpr const char* kThen =
-      "counts as transfer, or as waiting for a stage; give the traces of all ranks";
+Evidence MissingRanks::evidence(const std::string& wanted) const {
+  const std::string then =
+      fmt::format("counts as transfer, or as waiting for a stage; give the traces of {}all ranks",
+                  wanted.empty() ? "" : wanted + " at least, best of ");
   if (num_ == 0) {
     return {"ranks_unknown", 1, "count",
             fmt::format("no trace says how many ranks the run has: waiting for one without a trace "
                         "{}",
-                        kThen)};
+                        then)};
   }
   return {"ranks_missing", static_cast<double>(num_), "count",
           fmt::format("{} of the run's {} ranks {} no trace: waiting for {} {}", num_, num_known_,
-                      num_ == 1 ? "has" : "have", num_ == 1 ? "it" : "one of them", kThen)};
+                      num_ == 1 ? "has" : "have", num_ == 1 ? "it" : "one of them", then)};
 }
 
 }  // namespace moetune::profiler

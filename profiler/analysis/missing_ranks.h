@@ -48,17 +48,18 @@ class MissingRanks {
   /// whatever was found on no other rank.
   [[nodiscard]] bool may_delay(size_t trace, uint32_t op) const;
   /// A verdict's sentence with that doubt, of communication or pipeline. `sub_cause` stands in it,
-  /// unless that is empty: a transfer may be waiting instead; of a pipeline, nothing else is known.
+  /// unless that is empty: a transfer may be waiting instead, or is more likely that; of a
+  /// pipeline, nothing else is known.
   [[nodiscard]] std::string with_doubt(std::string summary, Wall label,
-                                       const std::string& sub_cause) const;
+                                       const std::string& sub_cause, bool is_likely = false) const;
   /// "ranks_missing": "3 of the run's 4 ranks have no trace: ...", or "ranks_unknown" where no
-  /// trace says how many there are.
-  [[nodiscard]] Evidence evidence() const;
+  /// trace says how many there are. `wanted`: those to record first; empty: not known.
+  [[nodiscard]] Evidence evidence(const std::string& wanted) const;
 
- private:
   /// "waiting for one of the 3 ranks without a trace".
   [[nodiscard]] std::string waiting_text() const;
 
+ private:
   std::span<const ImportedTrace> traces_;
   int64_t num_ = 0;
   int64_t num_known_ = 1;

@@ -297,6 +297,21 @@ void note_missing_remedy(const FoundWall& wall, const RunToMend& run, RunDiagnos
                   remedies.empty() ? "" : "; what to change is against other causes"));
 }
 
+/// Settings against communication do nothing against waiting for a rank without a trace.
+void note_waiting_instead(RunDiagnosis& diagnosis) {
+  if (!diagnosis.traces || is_out_of_memory(diagnosis)) return;
+  const profiler::ImportedWall& wall = diagnosis.traces->wall;
+  const bool has_remedy = std::ranges::any_of(diagnosis.remedies, &Remedy::is_of_wall);
+  if (wall.label != Wall::communication || wall.waiting_instead.empty() || !has_remedy) return;
+  diagnosis.notes.push_back(
+      wall.is_waiting_likely
+          ? fmt::format("the wall is more likely {}, against which settings of communication do "
+                        "nothing: give the traces of all ranks before you change them",
+                        wall.waiting_instead)
+          : fmt::format("settings against communication do nothing where it is {}",
+                        wall.waiting_instead));
+}
+
 /// What makes a configuration one of another run than the traces.
 void note_contradictions(const profiler::GroupCosts& groups,
                          const spec::dialects::RunConfig& config, RunDiagnosis& diagnosis) {
@@ -424,6 +439,7 @@ void add_remedies(const AboutRun& about, RunDiagnosis& diagnosis) {
   diagnosis.remedies = remedies_of(wall, run);
   for (Remedy& remedy : diagnosis.remedies) remedy.is_for_failure = is_out_of_memory(diagnosis);
   note_missing_remedy(wall, run, diagnosis);
+  note_waiting_instead(diagnosis);
   std::vector<Remedy> asked;
   if (may_lack_host_memory(diagnosis)) {
     asked = remedies_of({Wall::memory, "host memory", {{name_of(Wall::memory), 1.0}}}, run);

@@ -409,6 +409,36 @@ BOOST_AUTO_TEST_CASE(ranks_without_a_trace_are_noted) {
   BOOST_TEST(num_noted("the command has ") == 0);
 }
 
+// What speaks for waiting is in the collectives; settings are told with that.
+BOOST_AUTO_TEST_CASE(settings_against_communication_have_a_doubt) {
+  const tests::TempFolder temp;
+  const fs::path root = temp.file("run");
+  const auto notes_of = [&](double slow_us) {
+    tests::EventText events;
+    double at_us = 10'000;
+    for (int i = 0; i < 60; ++i) {
+      const double us = i % 6 == 5 ? slow_us : 60;
+      events.call(i, 1, 2 * i + 1).kernel(at_us, 60, 2 * i + 1);
+      events.call(i + 0.5, 0.2, 2 * i + 2)
+          .kernel(at_us + 60, us, 2 * i + 2, "ncclDevKernel_AllReduce_Sum_bf16(x)", 20,
+                  R"(, "Collective name": "allreduce", "In msg nelems": 1000, "dtype": "Float",
+                     "Out msg nelems": 1000, "Process Group Name": "0", "Group size": 2,
+                     "Process Group Description": "TENSOR_MODEL_PARALLEL_GROUP")");
+      at_us += 60 + us;
+    }
+    write(root / "rank0.json", events.json(R"(, "distributedInfo": {"rank": 0, "world_size": 2})"));
+    return fmt::format("{}", fmt::join(diagnose_run({root.string()}, {}).notes, "\n"));
+  };
+  const std::string even = notes_of(60);
+  BOOST_TEST(even.find("settings against communication do nothing where it is waiting for the one "
+                       "rank without a trace") != std::string::npos,
+             even);
+  const std::string uneven = notes_of(900);
+  BOOST_TEST(uneven.find("the wall is more likely waiting for the one rank without a trace, "
+                         "against which settings of communication do nothing") != std::string::npos,
+             uneven);
+}
+
 // The file that is met first is somebody's of another recorder.
 BOOST_AUTO_TEST_CASE(of_two_recorders_that_with_most_traces_is_kept) {
   const tests::TempFolder temp;

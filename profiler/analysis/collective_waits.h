@@ -2,20 +2,22 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <span>
-#include <utility>
 #include <vector>
 
+#include "profiler/analysis/by_op.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/trace_causes.h"
 #include "profiler/imported_trace.h"
 
 namespace moetune::profiler {
 
-/// By row of a trace's ops: until when a matched collective only waited, and the part of the rank
-/// that it waited for.
-using WaitsByOp = std::map<uint32_t, std::pair<int64_t, CollectivePart>>;
+/// Of a matched collective.
+struct CollectiveWait {
+  int64_t until_ns = 0;  ///< when it no longer only waited
+  CollectivePart last;   ///< of the rank that it waited for
+};
+using WaitsByOp = ByOp<CollectiveWait>;
 
 /// By trace, of all that was matched.
 std::vector<WaitsByOp> waits_of(std::span<const ImportedTrace> traces,

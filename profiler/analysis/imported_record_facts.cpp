@@ -77,16 +77,15 @@ void ImportedSteps::set_launch(const Rank& rank, const ImportedOp& op, WorkNames
 
 void ImportedSteps::set_partners(const Rank& rank, uint32_t row, TraceRecord& record) const {
   if (record.group.empty()) return;
-  const auto matched = matched_ops_[rank.trace].find(row);
-  const bool is_matched = matched != matched_ops_[rank.trace].end();
+  const MatchedOp* matched = matched_ops_[rank.trace].find(row);
   const uint32_t comm = traces_[rank.trace].ops[row].comm;
-  if (is_matched) {
-    record.communicator = matched->second.communicator;
+  if (matched != nullptr) {
+    record.communicator = matches_[matched->match].communicator;
   } else if (comm < rank.communicators.size() && record.kind == RecordKind::collective) {
     record.communicator = rank.communicators[comm];
   }
   if (record.kind != RecordKind::p2p) return;
-  record.peer = is_matched ? matched->second.peer : traces_[rank.trace].comms[comm].peer;
+  record.peer = matched != nullptr ? matched->peer : traces_[rank.trace].comms[comm].peer;
 }
 
 }  // namespace moetune::profiler

@@ -82,10 +82,7 @@ TraceExtent extent_of(const ImportedTrace& trace) {
 ImportedSteps::ImportedSteps(std::span<const ImportedTrace> traces,
                              const CollectiveMatching& matching, RecordNames names,
                              const PartSizes& sizes)
-    : traces_(traces),
-      names_(names),
-      matched_ops_(traces.size()),
-      clock_offsets_ns_(matching.clock_offsets_ns) {
+    : traces_(traces), names_(names), clock_offsets_ns_(matching.clock_offsets_ns) {
   clock_offsets_ns_.resize(traces.size());
   std::vector<std::vector<bool>> is_message = stage_messages_of(traces, matching);
   for (uint32_t trace = 0; trace < traces.size(); ++trace) {
@@ -95,7 +92,6 @@ ImportedSteps::ImportedSteps(std::span<const ImportedTrace> traces,
   }
   find_slices(matching, sizes);
   find_matched_ops(matching);
-  find_matched_messages(matching);
   for (Rank& rank : ranks_) find_communicators(rank);
   for (Rank& rank : ranks_) {
     if (!shows_waits(traces_[rank.trace])) infer_message_waits(rank);
@@ -211,10 +207,17 @@ ImportedSteps::StepSlice ImportedSteps::whole_trace_of(const Rank& rank,
 }
 
 void ImportedSteps::find_matched_ops(const CollectiveMatching& matching) {
+  MatchedOps ops(traces_.size());
+  add_collectives(matching, ops);
+  add_messages(matching, ops);
+  matched_ops_ = sorted_by_op<MatchedOp>(std::move(ops));
+}
+
+void ImportedSteps::add_collectives(const CollectiveMatching& matching, MatchedOps& ops) {
   std::map<int64_t, std::string> groups;  // by communicator
   std::map<std::string, size_t> purposes;
-  for (size_t i = 0; i < matching.matched.size(); ++i) {
-    const MatchedCollective& one = matching.matched[i];
+  std::vector<std::vector<ByOp<int64_t>::Entry>> received(traces_.size());
+  for (const MatchedCollective& one : matching.matched) {
     const ImportedTrace& first = traces_[one.parts[0].trace];
     const ImportedOp& op = first.ops[one.parts[0].op];
     const CommCall comm = op.comm == kNoRow ? CommCall() : first.comms[op.comm];
@@ -233,18 +236,18 @@ void ImportedSteps::find_matched_ops(const CollectiveMatching& matching) {
       if (is_taken) group += fmt::format("#{}", id);
     }
     const std::optional<ExpertExchange> exchange = expert_exchange_of(traces_, one);
+    const MatchedOp matched = {static_cast<uint32_t>(matches_.size())};
     for (size_t number = 0; number < one.parts.size(); ++number) {
       const CollectivePart& part = one.parts[number];
       communicators_.emplace(std::pair(static_cast<int32_t>(part.trace), group), id);
-      MatchedOp& matched = matched_ops_[part.trace][part.op];
-      matched = {group, static_cast<int64_t>(i), one.transfer_ns};
-      matched.communicator = id;
-      if (!exchange) continue;
-      matched.opens = exchange->opens;
-      matched.closes = exchange->closes;
-      matched.received = exchange->received[number];
+      ops[part.trace].push_back({part.op, matched});
+      if (exchange) received[part.trace].push_back({part.op, exchange->received[number]});
     }
+    Match& match = matches_.emplace_back(Match{group, one.transfer_ns, id});
+    if (exchange) match.opens = exchange->opens;
+    if (exchange) match.closes = exchange->closes;
   }
+  received_nelems_ = sorted_by_op<int64_t>(std::move(received));
 }
 
 int32_t ImportedSteps::peer_of(const MatchedCollective& message, size_t part) const {
@@ -259,32 +262,26 @@ int32_t ImportedSteps::peer_of(const MatchedCollective& message, size_t part) co
 
 /// Numbered one by one behind the collectives: a message has two ends, whatever the files count.
 /// Ranks that messages connect are one pipeline.
-void ImportedSteps::find_matched_messages(const CollectiveMatching& matching) {
-  const size_t num_before = matching.matched.size();
+void ImportedSteps::add_messages(const CollectiveMatching& matching, MatchedOps& ops) {
+  const size_t num_before = matches_.size();
   std::vector<uint32_t> pipelines(traces_.size());  // by trace
   std::iota(pipelines.begin(), pipelines.end(), 0U);
-  for (size_t i = 0; i < matching.messages.size(); ++i) {
-    const MatchedCollective& one = matching.messages[i];
+  for (const MatchedCollective& one : matching.messages) {
+    const auto number = static_cast<uint32_t>(matches_.size());
+    matches_.push_back({kStages, one.transfer_ns});
     for (size_t part = 0; part < one.parts.size(); ++part) {
       const ImportedTrace& trace = traces_[one.parts[part].trace];
       const bool does_both =
           sends_and_receives(trace, trace.comms[trace.ops[one.parts[part].op].comm]);
-      matched_ops_[one.parts[part].trace][one.parts[part].op] = {
-          kStages,
-          static_cast<int64_t>(num_before + i),
-          one.transfer_ns,
-          part > 0 || does_both,
-          -1,
-          peer_of(one, part)};
+      ops[one.parts[part].trace].push_back(
+          {one.parts[part].op, {number, peer_of(one, part), part > 0 || does_both}});
       const uint32_t own = pipelines[one.parts[part].trace];
       const uint32_t first = pipelines[one.parts[0].trace];
       if (own != first) std::ranges::replace(pipelines, own, first);
     }
   }
-  for (const MatchedCollective& one : matching.messages) {
-    for (const CollectivePart& part : one.parts) {
-      matched_ops_[part.trace][part.op].communicator = pipelines[part.trace];
-    }
+  for (size_t i = 0; i < matching.messages.size(); ++i) {
+    matches_[num_before + i].communicator = pipelines[matching.messages[i].parts[0].trace];
   }
   for (uint32_t trace = 0; trace < pipelines.size(); ++trace) {
     communicators_.emplace(std::pair(static_cast<int32_t>(trace), kStages), pipelines[trace]);
@@ -332,27 +329,27 @@ TraceRecord ImportedSteps::record_of(const Rank& rank, uint32_t row, WorkNames& 
     record.name = "send";
     record.bytes = op.bytes;
     record.group = kStages;
-    const auto matched = matched_ops_[rank.trace].find(row);
-    if (matched != matched_ops_[rank.trace].end()) {
-      if (matched->second.is_receive) record.name = "recv";
+    if (const MatchedOp* matched = matched_ops_[rank.trace].find(row)) {
+      if (matched->is_receive) record.name = "recv";
       if (sends_and_receives(trace, trace.comms[op.comm])) record.name = "send+recv";
-      record.sequence = matched->second.sequence;
-      record.transfer_ns = std::min(op.duration_ns(), matched->second.transfer_ns);
+      record.sequence = matched->match;
+      record.transfer_ns = std::min(op.duration_ns(), matches_[matched->match].transfer_ns);
     }
   } else {
     record.kind = RecordKind::collective;
     record.name = name_of_kernel(rank, op);
     record.bytes = op.bytes;
-    const auto matched = matched_ops_[rank.trace].find(row);
-    if (matched == matched_ops_[rank.trace].end()) {
+    const MatchedOp* matched = matched_ops_[rank.trace].find(row);
+    if (matched == nullptr) {
       record.group = names_ == RecordNames::texts ? purpose_of(trace, op) : std::string();
       if (record.group.empty()) record.group = "alone";
       record.transfer_ns = op.duration_ns();
     } else {
-      record.group = matched->second.group;
-      record.sequence = matched->second.sequence;
-      record.transfer_ns = std::min(op.duration_ns(), matched->second.transfer_ns);
-      const bool is_exchange = matched->second.opens || matched->second.closes;
+      const Match& match = matches_[matched->match];
+      record.group = match.group;
+      record.sequence = matched->match;
+      record.transfer_ns = std::min(op.duration_ns(), match.transfer_ns);
+      const bool is_exchange = match.opens || match.closes;
       if (is_exchange && names_ == RecordNames::numbers) record.name = kExpertExchange;
     }
   }
@@ -549,11 +546,12 @@ class ImportedSteps::Writer {
       return;
     }
     if (record.kind != RecordKind::collective || !(record.name == kExpertExchange)) return;
-    const MatchedOp& matched = steps_.matched_ops_[rank_.trace].at(row);
-    if (matched.opens && !(matched.closes && num_open_ > 0)) {
+    const MatchedOp& matched = *steps_.matched_ops_[rank_.trace].find(row);
+    const Match& match = steps_.matches_[matched.match];
+    if (match.opens && !(match.closes && num_open_ > 0)) {
       ++num_open_;
-      layer_ = static_cast<int32_t>(matched.sequence);
-      received_ = matched.received;
+      layer_ = static_cast<int32_t>(matched.match);
+      received_ = *steps_.received_nelems_[rank_.trace].find(row);
       record.layer = layer_;
     } else if (num_open_ > 0) {
       --num_open_;

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "profiler/analysis/by_op.h"
 #include "profiler/analysis/intervals.h"
 #include "profiler/analysis/matched_collectives.h"
 #include "profiler/analysis/overlap.h"
@@ -141,18 +142,20 @@ class ImportedSteps {
     IntervalSet program;
     Offloading offloading;
   };
-  /// What an operation's record gets from the matched collective that it is a part of.
-  struct MatchedOp {
-    std::string group;
-    int64_t sequence = 0;
+  /// What the records of a matched collective or message have in common.
+  struct Match {
+    base::InternedString group;
     int64_t transfer_ns = 0;
-    bool is_receive = false;  ///< of messages between stages: it waits for one
-    int64_t communicator = -1;
-    int32_t peer = -1;  ///< of messages: rank of the other side
+    int64_t communicator = -1;  ///< of messages: that of their first part
     // Of expert exchanges (ExpertExchange):
     bool opens = false;
     bool closes = false;
-    int64_t received = 0;
+  };
+  /// What an operation's record gets from the match that it is a part of.
+  struct MatchedOp {
+    uint32_t match = 0;       ///< place in matches_, the sequence of its record
+    int32_t peer = -1;        ///< of messages: rank of the other side
+    bool is_receive = false;  ///< of messages between stages: it waits for one
   };
   class Writer;
 
@@ -175,8 +178,10 @@ class ImportedSteps {
   /// From 1 on, a new one where it is not known.
   int64_t id_of(const Identity& identity);
   void find_communicators(Rank& rank);
+  using MatchedOps = std::vector<std::vector<ByOp<MatchedOp>::Entry>>;  ///< by trace
   void find_matched_ops(const CollectiveMatching& matching);
-  void find_matched_messages(const CollectiveMatching& matching);
+  void add_collectives(const CollectiveMatching& matching, MatchedOps& ops);
+  void add_messages(const CollectiveMatching& matching, MatchedOps& ops);
   [[nodiscard]] int32_t peer_of(const MatchedCollective& message, size_t part) const;
   /// `launches`: of kernels and graphs, by start.
   [[nodiscard]] static bool holds_up(const Rank& rank, const std::vector<Launch>& launches,
@@ -195,8 +200,10 @@ class ImportedSteps {
   std::span<const ImportedTrace> traces_;
   RecordNames names_;
   bool are_parts_ = false;
-  std::vector<Rank> ranks_;                                 ///< those with device work
-  std::vector<std::map<uint32_t, MatchedOp>> matched_ops_;  ///< by trace and row of its ops
+  std::vector<Rank> ranks_;                     ///< those with device work
+  std::vector<Match> matches_;                  ///< collectives, then messages
+  std::vector<ByOp<MatchedOp>> matched_ops_;    ///< by trace
+  std::vector<ByOp<int64_t>> received_nelems_;  ///< by trace, of expert exchanges
   std::map<Identity, int64_t> communicator_ids_;
   GroupInstances communicators_;
   std::vector<std::optional<int64_t>> clock_offsets_ns_;  ///< by trace

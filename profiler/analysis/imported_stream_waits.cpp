@@ -101,9 +101,9 @@ void ImportedSteps::infer_stream_waits(
 /// it works on has come.
 void ImportedSteps::infer_message_waits(Rank& rank) const {
   const ImportedTrace& trace = traces_[rank.trace];
-  const auto& matched_ops = matched_ops_[rank.trace];
-  const auto is_receive = [](const auto& matched) { return matched.second.is_receive; };
-  if (std::ranges::none_of(matched_ops, is_receive)) return;
+  const ByOp<MatchedOp>& matched_ops = matched_ops_[rank.trace];
+  const auto is_receive = [](const auto& entry) { return entry.value.is_receive; };
+  if (std::ranges::none_of(matched_ops.entries(), is_receive)) return;
   std::vector<StreamWait> waits;
   std::vector<uint32_t> received;  // since the last kernel
   uint32_t last_call = kNoRow;
@@ -111,8 +111,8 @@ void ImportedSteps::infer_message_waits(Rank& rank) const {
     const ImportedOp& op = trace.ops[row];
     // Of the several operations of a call the first.
     if (std::exchange(last_call, op.call) == op.call) continue;
-    const auto matched = matched_ops.find(row);
-    if (matched != matched_ops.end() && matched->second.is_receive) received.push_back(row);
+    const MatchedOp* matched = matched_ops.find(row);
+    if (matched != nullptr && matched->is_receive) received.push_back(row);
     const bool is_kernel = op.kind == ActivityKind::kernel || op.kind == ActivityKind::graph;
     if (!is_kernel || rank.work.of(op) == WorkClass::communication) continue;
     for (const uint32_t one : received) {

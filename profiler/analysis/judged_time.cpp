@@ -186,7 +186,7 @@ class Booking {
     const Lack lack = time_.matching.lack_of(index, segment.op);
     if (lack != Lack::none)
       (lack == Lack::record ? time_.lacking_ns : time_.untold_ns) += transfer_ns;
-    if (!waits_.empty() && !waits_[index].contains(segment.op) &&
+    if (!waits_.empty() && waits_[index].find(segment.op) == nullptr &&
         may_be_message(traces_[index], segment.op)) {
       time_.loose_ns += transfer_ns;
     }

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "profiler/analysis/by_op.h"
 #include "profiler/analysis/missing_ranks.h"
 
 namespace moetune::profiler {
@@ -186,7 +187,7 @@ void SeriesMatcher::correct(const SeriesKey& key, RankSet& set) {
     const std::optional<KnownClock>& known = ahead[rank];
     const bool is_far = known && known->num_pairs > other.pairs.size() &&
                         distance_of(other.shift_ns, known->ahead_ns) > kFarNs &&
-                        std::ranges::none_of(other.pairs, is_told);
+                        !is_any_told(other, instances_of(set.hub, key), instances_of(rank, key));
     std::optional<PairedInstances> paired = std::move(other);
     if (is_far) {
       paired = align(traces_[set.hub], instances_of(set.hub, key), traces_[rank],
@@ -199,8 +200,10 @@ void SeriesMatcher::correct(const SeriesKey& key, RankSet& set) {
 }
 
 void SeriesMatcher::take(const SeriesKey& key, const RankSet& set) {
+  const std::vector<Instance>& of_hub = instances_of(set.hub, key);
   std::map<uint32_t, MatchedCollective> by_op;  // of the hub
   for (const PairedInstances& other : set.others) {
+    const std::vector<Instance>& of_other = instances_of(other.trace, key);
     const bool is_behind = set.hub < other.trace;
     std::vector<int64_t>& ahead = found_.shifts[std::minmax(set.hub, other.trace)];
     for (const int64_t shift : other.shifts) ahead.push_back(is_behind ? shift : -shift);
@@ -208,11 +211,12 @@ void SeriesMatcher::take(const SeriesKey& key, const RankSet& set) {
       const int64_t distance = distance_of(other.shifts[i], other.shift_ns);
       if (distance > kEndsAgreeNs) continue;
       found_.distances[other.trace].push_back(distance);
-      MatchedCollective& one = by_op[other.pairs[i].first.op];
+      const auto& [place, place_of_other] = other.pairs[i];
+      MatchedCollective& one = by_op[of_hub[place].op];
       if (one.parts.empty()) {
-        one.parts.push_back({static_cast<uint32_t>(set.hub), other.pairs[i].first.op});
+        one.parts.push_back({static_cast<uint32_t>(set.hub), of_hub[place].op});
       }
-      one.parts.push_back({static_cast<uint32_t>(other.trace), other.pairs[i].second.op});
+      one.parts.push_back({static_cast<uint32_t>(other.trace), of_other[place_of_other].op});
     }
   }
   std::vector<MatchAtEnd> by_end;  // on the hub's clock
@@ -234,13 +238,15 @@ bool SeriesMatcher::add_without_hub(const SeriesKey& key, const RankSet& set,
   if (set.others.size() < 2 || is_unnamed_message(traces_[set.hub], of_hub[0].op)) return false;
   std::vector<LooseInstance> loose;
   for (const PairedInstances& other : set.others) {
-    OpRows paired;
+    const std::vector<Instance>& of_other = instances_of(other.trace, key);
+    std::vector<bool> is_paired(of_other.size());
     for (size_t i = 0; i < other.pairs.size(); ++i) {
       const bool is_together = distance_of(other.shifts[i], other.shift_ns) <= kEndsAgreeNs;
-      if (is_together) paired.insert(other.pairs[i].second.op);
+      if (is_together) is_paired[other.pairs[i].second] = true;
     }
-    for (const Instance& one : instances_of(other.trace, key)) {
-      if (paired.contains(one.op)) continue;
+    for (size_t place = 0; place < of_other.size(); ++place) {
+      if (is_paired[place]) continue;
+      const Instance& one = of_other[place];
       int64_t end_ns = 0;  // on the hub's clock
       if (__builtin_sub_overflow(end_of(traces_[other.trace], one), other.shift_ns, &end_ns)) {
         continue;
@@ -305,10 +311,13 @@ Lack SeriesMatcher::lack_of(const CollectivePart& one, const MatchedCollective* 
 
 std::vector<std::map<uint32_t, Lack>> SeriesMatcher::lacks(
     const std::vector<MatchedCollective>& matched) {
-  std::vector<std::map<uint32_t, const MatchedCollective*>> match_of(traces_.size());
-  for (const MatchedCollective& one : matched) {
-    for (const CollectivePart& part : one.parts) match_of[part.trace][part.op] = &one;
+  std::vector<std::vector<ByOp<uint32_t>::Entry>> places(traces_.size());  // in `matched`
+  for (uint32_t place = 0; place < matched.size(); ++place) {
+    for (const CollectivePart& part : matched[place].parts) {
+      places[part.trace].push_back({part.op, place});
+    }
   }
+  const std::vector<ByOp<uint32_t>> match_of = sorted_by_op<uint32_t>(std::move(places));
   using Group = std::pair<std::string, std::string>;  // its name and members
   const auto group_of = [](const SeriesKey& key) {
     return Group(std::get<0>(key), std::get<1>(key));
@@ -328,17 +337,16 @@ std::vector<std::map<uint32_t, Lack>> SeriesMatcher::lacks(
     for (const size_t rank : ranks) {
       const std::vector<Instance>& own = instances_of(rank, key);
       const auto num_found = std::ranges::count_if(
-          own, [&](const Instance& one) { return match_of[rank].contains(one.op); });
+          own, [&](const Instance& one) { return match_of[rank].find(one.op) != nullptr; });
       if (!is_named && 2 * static_cast<size_t>(num_found) < own.size()) partners.insert(rank);
     }
     for (const size_t rank : ranks) {
       const std::vector<std::optional<KnownClock>>& ahead = clocks_.ahead_of(rank);
       for (const Instance& one : instances_of(rank, key)) {
-        const auto match = match_of[rank].find(one.op);
-        const bool has_match = match != match_of[rank].end();
-        Lack lack = lack_of({static_cast<uint32_t>(rank), one.op},
-                            has_match ? match->second : nullptr, partners, ahead);
-        if (!is_named && !has_match) lack = Lack::record;
+        const uint32_t* place = match_of[rank].find(one.op);
+        const MatchedCollective* match = place == nullptr ? nullptr : &matched[*place];
+        Lack lack = lack_of({static_cast<uint32_t>(rank), one.op}, match, partners, ahead);
+        if (!is_named && match == nullptr) lack = Lack::record;
         if (lack != Lack::none) lacks[rank].emplace(one.op, lack);
       }
     }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <iterator>
+#include <numeric>
 
 #include "kernels/base/median.h"
 #include "profiler/analysis/kernel_classes.h"
@@ -26,27 +27,40 @@ int64_t launching_step(const ImportedTrace& trace, const ImportedOp& op) {
   return std::prev(later)->number;
 }
 
-/// Instances of two ranks that belong together.
-std::vector<std::pair<Instance, Instance>> pairs_of(const std::vector<Instance>& a,
+bool is_told(const Instance& a, const Instance& b) {
+  return (a.sequence >= 0 && a.sequence == b.sequence) || (a.step != kNoStep && a.step == b.step);
+}
+
+/// Places of the instances of two ranks that belong together.
+std::vector<std::pair<uint32_t, uint32_t>> pairs_of(const std::vector<Instance>& a,
                                                     const std::vector<Instance>& b) {
-  std::vector<std::pair<Instance, Instance>> pairs;
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;
+  pairs.reserve(std::min(a.size(), b.size()));
   const auto knows = [](const Instance& instance) { return instance.sequence >= 0; };
   if (std::ranges::all_of(a, knows) && std::ranges::all_of(b, knows)) {
-    std::map<int64_t, Instance> by_sequence;
-    for (const Instance& instance : b) by_sequence.emplace(instance.sequence, instance);
-    for (const Instance& instance : a) {
-      const auto other = by_sequence.find(instance.sequence);
-      if (other != by_sequence.end()) pairs.emplace_back(instance, other->second);
+    using Numbered = std::pair<int64_t, uint32_t>;  // sequence and place in b
+    std::vector<Numbered> by_sequence;
+    by_sequence.reserve(b.size());
+    for (uint32_t i = 0; i < b.size(); ++i) by_sequence.emplace_back(b[i].sequence, i);
+    if (!std::ranges::is_sorted(by_sequence)) std::ranges::sort(by_sequence);
+    for (uint32_t i = 0; i < a.size(); ++i) {
+      const auto other = std::ranges::lower_bound(by_sequence, a[i].sequence, {}, &Numbered::first);
+      if (other != by_sequence.end() && other->first == a[i].sequence) {
+        pairs.emplace_back(i, other->second);
+      }
     }
   } else if (a.size() == b.size()) {
-    for (size_t i = 0; i < a.size(); ++i) pairs.emplace_back(a[i], b[i]);
+    for (uint32_t i = 0; i < a.size(); ++i) pairs.emplace_back(i, i);
   }
   return pairs;
 }
 
-void set_shifts(const ImportedTrace& first, const ImportedTrace& second, PairedInstances& paired) {
+void set_shifts(const ImportedTrace& first, const std::vector<Instance>& a,
+                const ImportedTrace& second, const std::vector<Instance>& b,
+                PairedInstances& paired) {
+  paired.shifts.reserve(paired.pairs.size());
   for (const auto& [one, other] : paired.pairs) {
-    paired.shifts.push_back(end_of(second, other) - end_of(first, one));
+    paired.shifts.push_back(end_of(second, b[other]) - end_of(first, a[one]));
   }
   paired.shift_ns = base::upper_median(paired.shifts);
 }
@@ -74,7 +88,7 @@ std::optional<PairedInstances> by_shared_clock(const ImportedTrace& first,
   constexpr int64_t kOfOneMachineNs = 50'000;
   constexpr int64_t kFarTolerances = 8;  // the usual time from one instance to the next
   const std::optional<int64_t> ahead_ns = shared_ns(first, second);
-  if (!ahead_ns || first.facts.base_time_ns == 0 || std::ranges::any_of(in_order.pairs, is_told) ||
+  if (!ahead_ns || first.facts.base_time_ns == 0 || is_any_told(in_order, a, b) ||
       distance_of(in_order.shift_ns, *ahead_ns) <=
           kFarTolerances * end_tolerance_ns(ends_of(first, a))) {
     return std::nullopt;
@@ -86,11 +100,13 @@ std::optional<PairedInstances> by_shared_clock(const ImportedTrace& first,
   return is_shared ? std::move(aligned) : std::nullopt;
 }
 
-/// A series' instances by their end, as far as that is not their order already.
-std::vector<Instance> by_end(const ImportedTrace& trace, std::vector<Instance> instances) {
-  std::ranges::stable_sort(instances, {},
-                           [&](const Instance& instance) { return end_of(trace, instance); });
-  return instances;
+/// Places of a series' instances by their end, as far as that is not their order already.
+std::vector<uint32_t> by_end(const ImportedTrace& trace, const std::vector<Instance>& instances) {
+  std::vector<uint32_t> places(instances.size());
+  std::iota(places.begin(), places.end(), 0U);
+  std::ranges::stable_sort(places, {},
+                           [&](uint32_t place) { return end_of(trace, instances[place]); });
+  return places;
 }
 
 }  // namespace
@@ -127,10 +143,10 @@ int64_t end_of(const ImportedTrace& trace, const Instance& instance) {
   return trace.ops[instance.op].end_ns;
 }
 
-std::vector<SeriesEnd> ends_of(const ImportedTrace& trace, const std::vector<Instance>& sorted) {
+std::vector<SeriesEnd> ends_of(const ImportedTrace& trace, const std::vector<Instance>& instances) {
   std::vector<SeriesEnd> ends;
-  ends.reserve(sorted.size());
-  for (const Instance& one : sorted) ends.push_back({end_of(trace, one), one.step});
+  ends.reserve(instances.size());
+  for (const Instance& one : instances) ends.push_back({end_of(trace, one), one.step});
   return ends;
 }
 
@@ -145,15 +161,16 @@ std::optional<PairedInstances> pair_up(const ImportedTrace& first, const std::ve
   PairedInstances paired;
   paired.pairs = pairs_of(a, b);
   if (paired.pairs.empty()) return std::nullopt;
-  set_shifts(first, second, paired);
+  set_shifts(first, a, second, b, paired);
   const auto are_most = [&](int64_t count) {
     return static_cast<double>(count) >= kAgreeRatio * static_cast<double>(paired.pairs.size());
   };
   const auto num_agree = std::ranges::count_if(paired.shifts, [&](int64_t shift) {
     return distance_of(shift, paired.shift_ns) <= kEndsAgreeNs;
   });
-  const auto num_same = std::ranges::count_if(
-      paired.pairs, [](const auto& pair) { return may_be_of_one_step(pair.first, pair.second); });
+  const auto num_same = std::ranges::count_if(paired.pairs, [&](const auto& pair) {
+    return may_be_of_one_step(a[pair.first], b[pair.second]);
+  });
   if (!are_most(num_agree) || !are_most(num_same)) return std::nullopt;
   if (auto shared = by_shared_clock(first, a, second, b, paired)) return shared;
   if (static_cast<size_t>(num_agree) == paired.pairs.size()) return paired;
@@ -163,17 +180,33 @@ std::optional<PairedInstances> pair_up(const ImportedTrace& first, const std::ve
   return is_better ? std::move(aligned) : std::optional(std::move(paired));
 }
 
-std::optional<PairedInstances> align(const ImportedTrace& first, std::vector<Instance> a,
-                                     const ImportedTrace& second, std::vector<Instance> b,
+bool is_any_told(const PairedInstances& paired, const std::vector<Instance>& a,
+                 const std::vector<Instance>& b) {
+  return std::ranges::any_of(
+      paired.pairs, [&](const auto& pair) { return is_told(a[pair.first], b[pair.second]); });
+}
+
+std::optional<PairedInstances> align(const ImportedTrace& first, const std::vector<Instance>& a,
+                                     const ImportedTrace& second, const std::vector<Instance>& b,
                                      std::optional<int64_t> known_ns) {
-  a = by_end(first, std::move(a));
-  b = by_end(second, std::move(b));
+  const std::vector<uint32_t> places_a = by_end(first, a);
+  const std::vector<uint32_t> places_b = by_end(second, b);
+  const auto ends_at = [](const ImportedTrace& trace, const std::vector<Instance>& instances,
+                          const std::vector<uint32_t>& places) {
+    std::vector<SeriesEnd> ends;
+    ends.reserve(places.size());
+    for (const uint32_t place : places) {
+      ends.push_back({end_of(trace, instances[place]), instances[place].step});
+    }
+    return ends;
+  };
   const ClockHints hints = {known_ns, shared_ns(first, second)};
-  const auto aligned = align_by_ends(ends_of(first, a), ends_of(second, b), hints);
+  const auto aligned =
+      align_by_ends(ends_at(first, a, places_a), ends_at(second, b, places_b), hints);
   if (!aligned) return std::nullopt;
   PairedInstances paired;
-  for (const auto& [i, j] : aligned->pairs) paired.pairs.emplace_back(a[i], b[j]);
-  set_shifts(first, second, paired);
+  for (const auto& [i, j] : aligned->pairs) paired.pairs.emplace_back(places_a[i], places_b[j]);
+  set_shifts(first, a, second, b, paired);
   return paired;
 }
 

@@ -45,16 +45,10 @@ inline bool may_be_of_one_step(const Instance& a, const Instance& b) {
   return a.step == b.step || a.step == kNoStep || b.step == kNoStep;
 }
 
-/// Whether sequences or marked steps say that two instances belong together.
-inline bool is_told(const std::pair<Instance, Instance>& pair) {
-  const auto& [a, b] = pair;
-  return (a.sequence >= 0 && a.sequence == b.sequence) || (a.step != kNoStep && a.step == b.step);
-}
-
 /// A series of two ranks whose instances end together.
 struct PairedInstances {
-  size_t trace = 0;  ///< of the second
-  std::vector<std::pair<Instance, Instance>> pairs;
+  size_t trace = 0;                                  ///< of the second
+  std::vector<std::pair<uint32_t, uint32_t>> pairs;  ///< places in the two series
   std::vector<int64_t> shifts;  ///< by pair: how much later it ends on the second one's clock
   int64_t shift_ns = 0;         ///< in their middle
 };
@@ -62,9 +56,12 @@ struct PairedInstances {
 /// By sequence or order. None where too few of them end together, or are of the same step.
 std::optional<PairedInstances> pair_up(const ImportedTrace& first, const std::vector<Instance>& a,
                                        const ImportedTrace& second, const std::vector<Instance>& b);
+/// Whether sequences or marked steps say of any pair that its instances belong together.
+bool is_any_told(const PairedInstances& paired, const std::vector<Instance>& a,
+                 const std::vector<Instance>& b);
 /// By their ends. `known_ns`: how far the second clock is ahead, if that is known.
-std::optional<PairedInstances> align(const ImportedTrace& first, std::vector<Instance> a,
-                                     const ImportedTrace& second, std::vector<Instance> b,
+std::optional<PairedInstances> align(const ImportedTrace& first, const std::vector<Instance>& a,
+                                     const ImportedTrace& second, const std::vector<Instance>& b,
                                      std::optional<int64_t> known_ns);
 
 }  // namespace moetune::profiler

@@ -50,7 +50,7 @@ BOOST_AUTO_TEST_CASE(each_group_has_what_ran_alone_and_did_not_wait) {
   GroupCosts costs;
   BOOST_TEST(!costs.are_known());
   // 20 of the 50 us it waited for another rank.
-  const WaitsByOp waits = {{1, {120'000, {}}}};
+  const WaitsByOp waits(std::vector<WaitsByOp::Entry>{{1, {120'000, {}}}});
   const ImportedTrace trace = rank_of("TENSOR_MODEL_PARALLEL_GROUP", 4);
   add(costs, trace, &waits);
   BOOST_TEST_REQUIRE(costs.are_known());

@@ -120,8 +120,7 @@ std::vector<std::string_view> groups_of_comms(const ImportedTrace& trace,
 }  // namespace
 
 void GroupCosts::add(const ImportedTrace& trace, const std::vector<bool>& is_message,
-                     std::span<const CauseSegment> segments, int64_t window_ns,
-                     const WaitsByOp* waits) {
+                     const CauseSegments& segments, int64_t window_ns, const WaitsByOp* waits) {
   CommGroups groups(trace, is_message, *this);
   if (window_ns <= 0) return;
   struct Own {

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -50,7 +49,7 @@ struct GroupCosts {
   /// Adds a rank. `is_message`: stage_messages_of(trace). `segments` explain the rank's time of
   /// `window_ns`; `waits` may be null.
   void add(const ImportedTrace& trace, const std::vector<bool>& is_message,
-           std::span<const CauseSegment> segments, int64_t window_ns, const WaitsByOp* waits);
+           const CauseSegments& segments, int64_t window_ns, const WaitsByOp* waits);
 };
 
 /// Our names of the groups that a trace's communication is in. Refers to the trace.

@@ -37,7 +37,7 @@ class RankAccount {
     const TraceWindows windows(trace_, DeviceOps::all);
     auto window = counted_window(windows);
     if (!window) return std::nullopt;
-    const std::vector<CauseSegment> segments =
+    const CauseSegments segments =
         steps_.host ? explain_steps(trace_, *steps_.host, *window, windows.wide())
                     : explain_window(trace_, *window, windows.wide());
     take_figures(windows.measure_wide(*window));
@@ -111,7 +111,7 @@ class RankAccount {
     group.volume_ns += op.duration_ns();
   }
 
-  void book(const std::vector<CauseSegment>& segments, const IntervalSet& recomputed) {
+  void book(const CauseSegments& segments, const IntervalSet& recomputed) {
     for (const CauseSegment& segment : segments) {
       const int64_t ns = segment.end_ns - segment.start_ns;
       switch (segment.cause) {

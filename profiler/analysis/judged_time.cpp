@@ -15,7 +15,7 @@ namespace {
 /// One rank's time.
 struct JudgedRank {
   TraceWindow window;  ///< its ops are not kept
-  std::vector<CauseSegment> segments;
+  CauseSegments segments;
   IntervalSet recomputed;  ///< when it did, and nothing else computed
   [[nodiscard]] int64_t window_ns() const { return window.time.length_ns(); }
 };
@@ -26,18 +26,23 @@ class Booking {
   Booking(JudgedTime& time, std::span<const ImportedTrace> traces, const DevicePeaks& peaks,
           const MemoryFacts& memory)
       : time_(time), traces_(traces), memory_(memory) {
+    std::vector<bool> is_judged;
     for (const ImportedTrace& trace : traces) {
+      const TraceExtent extent = extent_of(trace);
+      const bool is_absurd = extent.last_ns - extent.first_ns > kMaxTraceNs;
+      time_.has_absurd_times = time_.has_absurd_times || is_absurd;
+      is_judged.push_back(!is_absurd && !trace.ops.empty());
+      time_.num_ranks += is_judged.back() ? 1 : 0;
+    }
+    // First, as it and the segments of all ranks take much memory.
+    if (time_.num_ranks > 1) time_.matching = match_across_ranks(traces_);
+    for (size_t i = 0; i < traces.size(); ++i) {
+      const ImportedTrace& trace = traces[i];
       JudgedRank& rank = ranks_.emplace_back();
       time_.is_offload_one_way = time_.is_offload_one_way && !offloading_of(trace).is_both_ways;
-      const TraceExtent extent = extent_of(trace);
-      if (extent.last_ns - extent.first_ns > kMaxTraceNs) {
-        time_.has_absurd_times = true;
-        continue;
-      }
+      if (!is_judged[i]) continue;
       const TraceWindows windows(trace, DeviceOps::all);
-      auto window = judged_window(trace, windows);
-      if (!window) continue;
-      rank.window = std::move(*window);
+      rank.window = judged_window(trace, windows).value();
       rank.segments = explain_steps(trace, rank.window, windows.wide());
       rank.recomputed = recomputed_alone(trace, rank.window.ops, windows.wide());
       time_.comm_exposed_ns +=
@@ -50,7 +55,6 @@ class Booking {
           rank.window.ops, [&](uint32_t row) { return trace.ops[row].call == kNoRow; });
       rank.window.ops = std::vector<uint32_t>();  // a replay needs its memory
       time_.windows_ns += static_cast<double>(rank.window_ns());
-      ++time_.num_ranks;
     }
     time_.rank_shares.resize(traces.size());
     time_.blame.resize(traces.size());
@@ -61,7 +65,8 @@ class Booking {
       time_.shares[place_of(Wall::unknown)] = 1;
       return;
     }
-    if (time_.num_ranks > 1) find_waits();
+    // Which part of each collective was waiting, and for whom.
+    if (time_.num_ranks > 1) waits_ = waits_of(traces_, time_.matching);
     time_.missing = MissingRanks(traces_, time_.matching);
     is_message_ = stage_messages_of(traces_, time_.matching);
     for (size_t i = 0; i < ranks_.size(); ++i) {
@@ -78,12 +83,6 @@ class Booking {
   }
 
  private:
-  /// Which part of each collective was waiting, and for whom.
-  void find_waits() {
-    time_.matching = match_across_ranks(traces_);
-    waits_ = waits_of(traces_, time_.matching);
-  }
-
   /// Stalls may be of another rank in each step.
   void find_latest_hosts() {
     std::map<int64_t, double> shares;  // by step
@@ -107,7 +106,7 @@ class Booking {
   void sum_up_host() {
     for (size_t i = 0; i < ranks_.size(); ++i) {
       time_.host += explain_host(traces_[i], ranks_[i].segments);
-      ranks_[i].segments = std::vector<CauseSegment>();
+      ranks_[i].segments = CauseSegments();
     }
   }
 

@@ -10,8 +10,6 @@
 #include <string_view>
 #include <utility>
 
-#include "kernels/base/large_memory.h"
-
 namespace moetune::profiler {
 namespace {
 
@@ -44,10 +42,10 @@ class CauseSweep {
         cursor_ns_(window.time.start_ns) {
     ends_.fill(std::numeric_limits<int64_t>::min());
     ops_.fill(kNoRow);
-    base::reserve_large(segments_, 3 * window.ops.size());
+    segments_.reserve(3 * window.ops.size());
   }
 
-  std::vector<CauseSegment> run() {
+  CauseSegments run() {
     for (size_t place = 0; place < window_.ops.size(); ++place) {
       const uint32_t row = window_.ops[place];
       const ImportedOp& op = trace_.ops[row];
@@ -86,10 +84,11 @@ class CauseSweep {
 
   void add(int64_t start_ns, int64_t end_ns, IdleCause cause, uint32_t op) {
     if (end_ns <= start_ns) return;
-    if (!segments_.empty() && segments_.back().cause == cause && segments_.back().op == op) {
-      segments_.back().end_ns = end_ns;
+    const CauseSegment last = segments_.empty() ? CauseSegment() : segments_[segments_.size() - 1];
+    if (!segments_.empty() && last.cause == cause && last.op == op) {
+      segments_.extend(end_ns);
     } else {
-      segments_.push_back({start_ns, end_ns, cause, op});
+      segments_.add({start_ns, end_ns, cause, op});
     }
   }
 
@@ -173,7 +172,7 @@ class CauseSweep {
   std::array<uint32_t, kNumLanes> ops_;  // that ends last
   std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> running_comm_;  // ends
   int64_t last_comm_end_ns_ = std::numeric_limits<int64_t>::min() / 2;
-  std::vector<CauseSegment> segments_;
+  CauseSegments segments_;
 };
 
 /// Names of ranges in which programs load data, in small letters.
@@ -191,45 +190,47 @@ bool is_loader(std::string_view name) {
 
 }  // namespace
 
-std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const TraceWindow& window,
-                                         const WorkClasses& wide) {
+CauseSegments explain_window(const ImportedTrace& trace, const TraceWindow& window,
+                             const WorkClasses& wide) {
   return CauseSweep(trace, window, wide).run();
 }
 
-std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, TraceWindow& window,
-                                        const WorkClasses& wide) {
+CauseSegments explain_steps(const ImportedTrace& trace, TraceWindow& window,
+                            const WorkClasses& wide) {
   if (window.kind != WindowKind::step_by_launch) return explain_window(trace, window, wide);
   Interval host = {trace.steps.front().start_ns, trace.steps.front().end_ns};
   for (const ImportedStep& step : trace.steps) host.end_ns = std::max(host.end_ns, step.end_ns);
   return explain_steps(trace, host, window, wide);
 }
 
-std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, const Interval& host,
-                                        TraceWindow& window, const WorkClasses& wide) {
+CauseSegments explain_steps(const ImportedTrace& trace, const Interval& host, TraceWindow& window,
+                            const WorkClasses& wide) {
   int64_t start_ns = host.start_ns;
   for (const ImportedOp& op : trace.ops) {
     if (op.start_ns >= window.time.start_ns) break;
     start_ns = std::max(start_ns, op.end_ns);
   }
   window.time.start_ns = std::min(window.time.start_ns, start_ns);
-  std::vector<CauseSegment> segments = explain_window(trace, window, wide);
+  CauseSegments segments = explain_window(trace, window, wide);
   if (host.end_ns > window.time.end_ns) {
     // Of the thread that launched what was launched last.
     const uint32_t last = *std::ranges::max_element(window.ops, {}, [&](uint32_t row) {
       const uint32_t call = trace.ops[row].call;
       return call == kNoRow ? int64_t{-1} : int64_t{call};
     });
-    segments.push_back({window.time.end_ns, host.end_ns, IdleCause::host, last});
+    segments.add({window.time.end_ns, host.end_ns, IdleCause::host, last});
     window.time.end_ns = host.end_ns;
   }
   return segments;
 }
 
-CauseSums causes_in(const std::vector<CauseSegment>& segments, const Interval& time) {
+CauseSums causes_in(const CauseSegments& segments, const Interval& time) {
   CauseSums sums = {};
-  auto at = std::ranges::upper_bound(segments, time.start_ns, {}, &CauseSegment::end_ns);
-  for (; at != segments.end() && at->start_ns < time.end_ns; ++at) {
-    sums[static_cast<size_t>(at->cause)] += overlap_ns({at->start_ns, at->end_ns}, time);
+  for (size_t at = segments.first_after(time.start_ns); at < segments.size(); ++at) {
+    const CauseSegment segment = segments[at];
+    if (segment.start_ns >= time.end_ns) break;
+    sums[static_cast<size_t>(segment.cause)] +=
+        overlap_ns({segment.start_ns, segment.end_ns}, time);
   }
   return sums;
 }
@@ -335,7 +336,7 @@ void split_host_share(const HostTime& host, double input_ns, double share,
   set(SubCause::loader, host.loader_ns + host.stall_ns + input_ns);
 }
 
-HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments) {
+HostTime explain_host(const ImportedTrace& trace, const CauseSegments& segments) {
   const auto is_late = [](const CauseSegment& segment) { return segment.cause == IdleCause::host; };
   if (std::ranges::none_of(segments, is_late)) return {};
   // Calls of each thread by start; those of a thread do not overlap.

@@ -5,8 +5,8 @@
 
 #include <array>
 #include <cstdint>
-#include <vector>
 
+#include "profiler/analysis/cause_segments.h"
 #include "profiler/analysis/launch_order.h"
 #include "profiler/analysis/trace_windows.h"
 #include "profiler/analysis/wall_label.h"
@@ -14,49 +14,27 @@
 
 namespace moetune::profiler {
 
-enum class IdleCause : uint8_t {
-  compute,        ///< a kernel ran that is no communication, or a copy or fill within the device
-  communication,  ///< what runs next was enqueued, or starts when this ends
-  host,           ///< what runs next had not been enqueued, or began as soon after its launch as it
-                  ///< could; nothing ran meanwhile, or something that it does not wait for
-  host_copy,      ///< a copy to or from the host that is no offloading, and nothing else
-  offload,        ///< a copy that is (is_offload), and nothing else
-  latency,        ///< enqueued, and started as soon as devices do
-  unknown,        ///< enqueued and not started, without a known launch, or only kernels without a
-                  ///< name run
-  count
-};
-
-struct CauseSegment {
-  int64_t start_ns = 0;
-  int64_t end_ns = 0;
-  IdleCause cause = IdleCause::unknown;
-  /// Row of trace.ops: what communicates or copies; of host, latency and unknown what was waited
-  /// for, kNoRow at the end of the window and while kernels run.
-  uint32_t op = kNoRow;
-};
-
-/// Ascending, without holes, from the start to the end of the window. Rules, at each moment the
+/// From the start to the end of the window. Rules, at each moment the
 /// first that fits: compute runs; kernels without a name run; communication runs alone; a copy to
 /// or from the host runs; nothing runs. Where compute starts while communication still runs, it did
 /// not wait for that communication: the time up to the end of its launch is the host's.
-std::vector<CauseSegment> explain_window(const ImportedTrace& trace, const TraceWindow& window,
-                                         const WorkClasses& wide);
+CauseSegments explain_window(const ImportedTrace& trace, const TraceWindow& window,
+                             const WorkClasses& wide);
 
 /// The segments of judged_window(), after it was widened to the steps as the replay has them: from
 /// the start of the first one, or from when all earlier work had ended, to the end of the last one
 /// on the host, if that is later. What the host does before its first launch and behind the last
 /// work is time of the run, too.
-std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, TraceWindow& window,
-                                        const WorkClasses& wide);
+CauseSegments explain_steps(const ImportedTrace& trace, TraceWindow& window,
+                            const WorkClasses& wide);
 /// The same of the work that was launched in some of the trace's steps (TraceWindows::make);
 /// `host`: from the start of the first one to the end of the last.
-std::vector<CauseSegment> explain_steps(const ImportedTrace& trace, const Interval& host,
-                                        TraceWindow& window, const WorkClasses& wide);
+CauseSegments explain_steps(const ImportedTrace& trace, const Interval& host, TraceWindow& window,
+                            const WorkClasses& wide);
 
 using CauseSums = std::array<int64_t, static_cast<size_t>(IdleCause::count)>;
 /// Time in which a rank's segments have each cause.
-CauseSums causes_in(const std::vector<CauseSegment>& segments, const Interval& time);
+CauseSums causes_in(const CauseSegments& segments, const Interval& time);
 
 /// When the host loaded data, by the names of its ranges.
 IntervalSet loading_of(const ImportedTrace& trace);
@@ -117,7 +95,7 @@ struct LoaderParts {
 /// `input_ns`: such copies. Of no waiting nothing is known.
 LoaderParts loader_parts_of(const HostTime& host, double input_ns);
 /// Sums over the host segments of one window.
-HostTime explain_host(const ImportedTrace& trace, const std::vector<CauseSegment>& segments);
+HostTime explain_host(const ImportedTrace& trace, const CauseSegments& segments);
 
 /// A part of the host's time as verdicts tell it.
 struct HostPart {

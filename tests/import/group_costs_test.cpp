@@ -5,7 +5,6 @@
 
 #include <boost/test/unit_test.hpp>
 #include <cmath>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -33,10 +32,10 @@ ImportedTrace rank_of(const std::string& purpose, int size) {
   return events.read();
 }
 
-const std::vector<CauseSegment> kSegments = {{0, 100'000, IdleCause::compute, kNoRow},
-                                             {100'000, 150'000, IdleCause::communication, 1},
-                                             {150'000, 180'000, IdleCause::communication, 2},
-                                             {180'000, 200'000, IdleCause::communication, 3}};
+const CauseSegments kSegments = {{0, 100'000, IdleCause::compute, kNoRow},
+                                 {100'000, 150'000, IdleCause::communication, 1},
+                                 {150'000, 180'000, IdleCause::communication, 2},
+                                 {180'000, 200'000, IdleCause::communication, 3}};
 
 void add(GroupCosts& costs, const ImportedTrace& trace, const WaitsByOp* waits = nullptr) {
   costs.add(trace, stage_messages_of(trace), kSegments, 200'000, waits);
@@ -105,7 +104,7 @@ BOOST_AUTO_TEST_CASE(kernels_of_everything_may_be_of_any_group) {
     GroupCosts costs;
     tests::EventText events;
     events.kernel(0, 100, 1).kernel(100, 50, 2, name, 8);
-    costs.add(events.read(), {}, std::span(kSegments).first(2), 200'000, nullptr);
+    costs.add(events.read(), {}, {kSegments[0], kSegments[1]}, 200'000, nullptr);
     BOOST_TEST(is_near(costs.unknown_ratio, 0.25), name);
     BOOST_TEST(!costs.are_known());
   }

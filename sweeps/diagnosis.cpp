@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "kernels/base/error.h"
+#include "kernels/base/large_memory.h"
 #include "kernels/base/parallel_for.h"
 #include "kernels/base/units.h"
 #include "profiler/analysis/one_run.h"
@@ -224,6 +225,7 @@ std::vector<ReadFile> read_files(const std::vector<std::string>& paths) {
   std::vector<ReadFile> files(paths.size());
   base::parallel_for(paths.size(), [&](size_t i) { files[i] = read_and_measure(paths[i]); });
   count_over_files(files);
+  base::release_freed_memory();
   return files;
 }
 

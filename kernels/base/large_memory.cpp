@@ -1,6 +1,7 @@
-// The only place that tells the kernel how memory will be used.
+// The only place that tells the kernel how memory will be used, and when no longer.
 #include "kernels/base/large_memory.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <cstdint>
@@ -20,5 +21,7 @@ void prefer_huge_pages(void* memory, size_t num_bytes) {
   // A hint: where it cannot be followed, everything goes on as before.
   (void)madvise(reinterpret_cast<void*>(first), end - first, MADV_HUGEPAGE);
 }
+
+void release_freed_memory() { malloc_trim(0); }
 
 }  // namespace moetune::base

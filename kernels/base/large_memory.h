@@ -11,6 +11,10 @@ namespace moetune::base {
 /// happens below 4 MB, or where the kernel has none.
 void prefer_huge_pages(void* memory, size_t num_bytes);
 
+/// Gives what was freed back to the kernel, where the allocator would keep it between blocks that
+/// are still used. For moments between two tasks that each need much.
+void release_freed_memory();
+
 /// Room for so many rows in a vector that is still empty.
 template <typename Row>
 void reserve_large(std::vector<Row>& rows, size_t count) {

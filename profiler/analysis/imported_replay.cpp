@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/large_memory.h"
 #include "profiler/analysis/imported_steps.h"
 #include "profiler/analysis/launch_order.h"
 #include "profiler/analysis/parts_verdict.h"
@@ -61,6 +62,7 @@ std::optional<ImportedReplay> replay_imported(
     std::span<const ImportedTrace> traces, const CollectiveMatching& matching,
     const MemoryFacts& memory, const std::optional<std::array<double, kNumWalls>>& shares) {
   const ImportedSteps steps(traces, matching, RecordNames::numbers, kPartSizes);
+  base::release_freed_memory();  // the largest blocks come now
   if (steps.num_steps() == 0) return std::nullopt;
   ImportedReplay replay;
   replay.are_parts = steps.are_parts();

@@ -1,4 +1,4 @@
-// Moments of a window in which no compute ran, and why: what trace_causes.h finds out.
+// A window in parts, each with the reason why no compute ran in it, as trace_causes.h finds them.
 #pragma once
 
 #include <algorithm>

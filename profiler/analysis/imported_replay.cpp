@@ -16,6 +16,8 @@ namespace {
 
 /// A record takes some 330 bytes while its step is replayed.
 constexpr size_t kMostOpsAStep = 2'000'000;
+/// A step of so many takes more than all that was freed before it.
+constexpr size_t kManyOpsAStep = 200'000;
 /// Of traces without steps: what a replay takes has to stay below the aim of 64 bytes a record of
 /// the trace + 100 MB. As many parts as steps are replayed.
 constexpr PartSizes kPartSizes = {100'000, 32'000, true};
@@ -62,7 +64,6 @@ std::optional<ImportedReplay> replay_imported(
     std::span<const ImportedTrace> traces, const CollectiveMatching& matching,
     const MemoryFacts& memory, const std::optional<std::array<double, kNumWalls>>& shares) {
   const ImportedSteps steps(traces, matching, RecordNames::numbers, kPartSizes);
-  base::release_freed_memory();  // the largest blocks come now
   if (steps.num_steps() == 0) return std::nullopt;
   ImportedReplay replay;
   replay.are_parts = steps.are_parts();
@@ -73,6 +74,7 @@ std::optional<ImportedReplay> replay_imported(
   facts.shares = shares;
   std::vector<StepVerdict> verdicts;
   for (const size_t step : chosen_steps(steps)) {
+    if (steps.num_ops(step) >= kManyOpsAStep) base::release_freed_memory();
     const std::vector<StepTrace> made = steps.make(step);
     if (work_ns(made) > kMostWorkNs) continue;
     const ReplayedRun run(made, steps.communicators(), kReplayOptions);

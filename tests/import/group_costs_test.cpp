@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(a_group_is_told_by_what_its_collectives_do) {
                                                collective);
     events.kernel(0, 100, 1).kernel(100, 50, 2, kernel, 8, more);
     GroupCosts costs;
-    costs.add(events.read(), std::vector<bool>(1), std::span(kSegments).first(2), 200'000, nullptr);
+    costs.add(events.read(), std::vector<bool>(1), {kSegments[0], kSegments[1]}, 200'000, nullptr);
     return costs;
   };
   const auto has = [](const GroupCosts& costs, const char* group, double gathers,

@@ -96,7 +96,7 @@ BOOST_AUTO_TEST_CASE(what_takes_equally_long_may_be_transfer) {
   }
 }
 
-// 32 MiB in 20 ms are 1.7 GB/s, in 800 ms less than a link of 1 Gbit/s carries.
+// 32 MiB in 20 ms are 1.7 GB/s, in 800 ms less than 100 MB/s.
 BOOST_AUTO_TEST_CASE(what_is_slower_than_any_link_waits) {
   constexpr int64_t kElems = 8 << 20;
   BOOST_TEST(!wall_of([](int) { return Shape{20'000, kElems}; }).is_waiting_likely);

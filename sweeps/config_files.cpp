@@ -178,7 +178,9 @@ std::shared_ptr<ConfigFolder> read_named_files(const ConfigPlace& config, const 
     read_named_by_command(text, folders, Reach::folder, how);
     how.place = shown_path(folders.back());
   }
-  return find_named_files(config, dialect, how);
+  // Experiments of Primus name files in torchtitan's words, too.
+  const bool is_experiment = dialects::is_experiment(text);
+  return find_named_files(config, is_experiment ? dialects::Dialect::primus : dialect, how);
 }
 
 }  // namespace moetune::sweeps

@@ -477,21 +477,24 @@ class Judge {
   /// Nothing tells a transfer, or what a stage waits for, from waiting for a rank without a trace.
   void add_missing(ImportedWall& wall) const {
     bool is_doubtful = false;
-    std::optional<Evidence> uneven = time_.uneven.evidence(traces_);
+    std::string wanted;
     for (const auto& [label, time] : {std::pair(Wall::communication, &time_.transfers),
                                       std::pair(Wall::pipeline, &time_.stages)}) {
       if (!time->is_large() || wall.shares[place_of(label)] < base::kLeastBindingRatio) continue;
       is_doubtful = true;
       if (wall.label != label) continue;
       wall.waiting_instead = time_.missing.waiting_text();
-      wall.is_waiting_likely = label == Wall::communication && uneven.has_value();
+      if (label == Wall::communication) {
+        std::optional<Evidence> uneven = time_.uneven.evidence(traces_);
+        wall.is_waiting_likely = uneven.has_value();
+        if (uneven) wall.evidence.push_back(std::move(*uneven));
+        wanted = time_.uneven.ranks_to_record(traces_);
+      }
       wall.summary = time_.missing.with_doubt(std::move(wall.summary), label, wall.sub_cause,
                                               wall.is_waiting_likely);
       wall.sub_cause.clear();
     }
-    if (!is_doubtful) return;
-    if (wall.is_waiting_likely) wall.evidence.push_back(std::move(*uneven));
-    wall.evidence.push_back(time_.missing.evidence(time_.uneven.ranks_to_record(traces_)));
+    if (is_doubtful) wall.evidence.push_back(time_.missing.evidence(wanted));
   }
 
   void add_notes(ImportedWall& wall) const {

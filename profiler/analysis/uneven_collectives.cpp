@@ -59,7 +59,7 @@ std::vector<int64_t> numbers_in(std::string_view text) {
   const char* at = text.data();
   const char* const end = at + text.size();
   while (at < end) {
-    int64_t number = 0;
+    uint32_t number = 0;
     const auto [behind, error] = std::from_chars(at, end, number);
     if (error == std::errc()) numbers.push_back(number);
     at = std::max(behind, at + 1);
@@ -69,35 +69,49 @@ std::vector<int64_t> numbers_in(std::string_view text) {
 
 }  // namespace
 
+std::vector<UnevenCollectives::Lost> UnevenCollectives::summed(std::vector<Lost> lost) {
+  std::ranges::sort(lost, {}, &Lost::op);
+  size_t count = 0;
+  for (const Lost& one : lost) {
+    if (count > 0 && lost[count - 1].op == one.op) {
+      lost[count - 1].ns += one.ns;
+    } else {
+      lost[count++] = one;
+    }
+  }
+  lost.resize(count);
+  return lost;
+}
+
 std::optional<Evidence> UnevenCollectives::evidence(std::span<const ImportedTrace> traces) const {
   double all_ns = 0;
   double waited_ns = 0;
   double slow_ns = 0;  // of that, by the link
   int64_t num_uneven = 0;
   double longest_ratio = 0;
-  std::map<size_t, std::map<Alike, std::vector<int64_t>>> durations;  // by trace
-  for (const auto& [place, lost_ns] : lost_ns_) {
-    const auto& [index, row] = place;
+  for (size_t index = 0; index < lost_.size(); ++index) {
     const ImportedTrace& trace = traces[index];
-    const ImportedOp& op = trace.ops[row];
-    all_ns += lost_ns;
-    const auto alike = alike_of(trace, op);
-    if (!alike) continue;
-    const auto [of_trace, is_new] = durations.try_emplace(index);
-    if (is_new) of_trace->second = durations_of(trace);
-    const std::vector<int64_t>& times = of_trace->second[*alike];
-    const auto own_ns = static_cast<double>(op.duration_ns());
-    const auto quick_ns = static_cast<double>(times[(times.size() - 1) / 4]);
-    double of_alike_ns = 0;
-    if (times.size() >= kLeastAlike && own_ns > kUneven * quick_ns) {
-      of_alike_ns = std::min(lost_ns, own_ns - quick_ns);
-      ++num_uneven;
-      longest_ratio = std::max(longest_ratio, quick_ns > 0 ? own_ns / quick_ns : 0);
+    const std::map<Alike, std::vector<int64_t>> durations =
+        lost_[index].empty() ? std::map<Alike, std::vector<int64_t>>() : durations_of(trace);
+    for (const Lost& lost : summed(lost_[index])) {
+      const ImportedOp& op = trace.ops[lost.op];
+      all_ns += lost.ns;
+      const auto alike = alike_of(trace, op);
+      if (!alike) continue;
+      const std::vector<int64_t>& times = durations.at(*alike);
+      const auto own_ns = static_cast<double>(op.duration_ns());
+      const auto quick_ns = static_cast<double>(times[(times.size() - 1) / 4]);
+      double of_alike_ns = 0;
+      if (times.size() >= kLeastAlike && own_ns > kUneven * quick_ns) {
+        of_alike_ns = std::min(lost.ns, own_ns - quick_ns);
+        ++num_uneven;
+        longest_ratio = std::max(longest_ratio, quick_ns > 0 ? own_ns / quick_ns : 0);
+      }
+      const double link_ns = slowest_ns(trace, op.bytes).value_or(own_ns);
+      const double of_link_ns = std::clamp(own_ns - link_ns, 0.0, lost.ns);
+      waited_ns += std::max(of_alike_ns, of_link_ns);
+      slow_ns += std::max(0.0, of_link_ns - of_alike_ns);
     }
-    const double link_ns = slowest_ns(trace, op.bytes).value_or(own_ns);
-    const double of_link_ns = std::clamp(own_ns - link_ns, 0.0, lost_ns);
-    waited_ns += std::max(of_alike_ns, of_link_ns);
-    slow_ns += std::max(0.0, of_link_ns - of_alike_ns);
   }
   if (all_ns <= 0 || 2 * waited_ns < all_ns) return std::nullopt;
   const double ratio = waited_ns / all_ns;
@@ -118,30 +132,32 @@ std::optional<Evidence> UnevenCollectives::evidence(std::span<const ImportedTrac
 }
 
 std::string UnevenCollectives::ranks_to_record(std::span<const ImportedTrace> traces) const {
-  std::map<std::tuple<size_t, uint32_t, uint32_t>, double> groups;  // by trace, members, purpose
-  for (const auto& [place, lost_ns] : lost_ns_) {
-    const ImportedTrace& trace = traces[place.first];
-    const uint32_t row = trace.ops[place.second].comm;
-    if (row == kNoRow) continue;
-    const CommCall& comm = trace.comms[row];
-    if (comm.members == kNoRow) continue;
-    groups[{place.first, comm.members, comm.description}] += lost_ns;
+  std::map<std::pair<std::string_view, std::string_view>, double> groups;  // by members, purpose
+  for (size_t index = 0; index < lost_.size(); ++index) {
+    const ImportedTrace& trace = traces[index];
+    const auto text_of = [&](uint32_t name) {
+      return name == kNoRow ? std::string_view() : std::string_view(trace.names[name]);
+    };
+    for (const Lost& lost : lost_[index]) {
+      const uint32_t row = trace.ops[lost.op].comm;
+      if (row == kNoRow || trace.comms[row].members == kNoRow) continue;
+      const CommCall& comm = trace.comms[row];
+      groups[{text_of(comm.members), text_of(comm.description)}] += lost.ns;
+    }
   }
   if (groups.empty()) return {};
   const auto most =
       std::ranges::max_element(groups, {}, [](const auto& one) { return one.second; });
-  const auto& [index, members, description] = most->first;
-  const ImportedTrace& trace = traces[index];
+  const auto& [members, purpose] = most->first;
   std::set<int64_t> given;
   for (const ImportedTrace& one : traces) {
     if (one.facts.rank) given.insert(*one.facts.rank);
   }
-  const std::string& said = trace.names[members];
-  std::vector<int64_t> ranks = numbers_in(said);
+  std::vector<int64_t> ranks = numbers_in(members);
   std::erase_if(ranks, [&](int64_t rank) { return given.contains(rank); });
   if (ranks.empty() || given.empty()) return {};
   constexpr size_t kMostTold = 8;
-  const bool is_cut = ranks.size() > kMostTold || said.find("..") != std::string::npos;
+  const bool is_cut = ranks.size() > kMostTold || members.find("..") != std::string_view::npos;
   if (ranks.size() > kMostTold) ranks.resize(kMostTold);
   std::string text = ranks.size() == 1 && !is_cut ? "rank " : "ranks ";
   for (size_t i = 0; i < ranks.size(); ++i) {
@@ -149,7 +165,6 @@ std::string UnevenCollectives::ranks_to_record(std::span<const ImportedTrace> tr
     text += fmt::format("{}{}", i == 0 ? "" : is_last ? " and " : ", ", ranks[i]);
   }
   if (is_cut) text += " and so on";
-  const std::string purpose = description == kNoRow ? "" : trace.names[description];
   return purpose.empty() ? text : fmt::format("{} of {}", text, purpose);
 }
 

@@ -4,11 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "profiler/analysis/wall_label.h"
 #include "profiler/imported_trace.h"
@@ -18,7 +17,10 @@ namespace moetune::profiler {
 class UnevenCollectives {
  public:
   /// Adds time in which the collective `op` of a trace ran alone and lacked a rank's trace.
-  void add(size_t trace, uint32_t op, double ns) { lost_ns_[{trace, op}] += ns; }
+  void add(size_t trace, uint32_t op, double ns) {
+    if (lost_.size() <= trace) lost_.resize(trace + 1);
+    lost_[trace].push_back({op, ns});
+  }
 
   /// "uneven_collectives_ratio": of the time that was added, what is waiting rather than transfer.
   /// Nothing where that is less than half. Alike are collectives of one trace, group, kind, type
@@ -32,7 +34,14 @@ class UnevenCollectives {
   [[nodiscard]] std::string ranks_to_record(std::span<const ImportedTrace> traces) const;
 
  private:
-  std::map<std::pair<size_t, uint32_t>, double> lost_ns_;  ///< by trace and op
+  struct Lost {
+    uint32_t op = 0;
+    double ns = 0;
+  };
+  /// The same with one entry of each operation.
+  [[nodiscard]] static std::vector<Lost> summed(std::vector<Lost> lost);
+
+  std::vector<std::vector<Lost>> lost_;  ///< by trace, as added
 };
 
 }  // namespace moetune::profiler

@@ -461,10 +461,10 @@ void RecordingCounts::operator+=(const RecordingCounts& other) {
   for (int64_t Counts::*count :
        {&Counts::num_records, &Counts::num_dropped, &Counts::num_unknown,
         &Counts::num_broken_buffers, &Counts::num_untimed, &Counts::num_outside,
-        &Counts::num_unlabelled, &Counts::num_without_launch, &Counts::num_waits,
-        &Counts::num_unresolved_waits}) {
+        &Counts::num_unlabelled, &Counts::num_without_launch, &Counts::num_waits}) {
     this->*count += other.*count;
   }
+  if (other.lacks_records()) num_unresolved_waits += other.num_unresolved_waits;
 }
 
 std::string missing_text(const RecordingCounts& counts) {
@@ -477,10 +477,7 @@ std::string missing_text(const RecordingCounts& counts) {
   add(counts.num_untimed, "records without times");
   add(counts.num_without_launch, "device work without its launch");
   add(counts.num_unlabelled, "device work of no op");
-  // With all records there, these events are of earlier steps, and what they stood for is done.
-  if (counts.num_dropped > 0 || counts.num_broken_buffers > 0) {
-    add(counts.num_unresolved_waits, "waits for unknown events");
-  }
+  if (counts.lacks_records()) add(counts.num_unresolved_waits, "waits for unknown events");
   if (parts.empty()) return {};
   return fmt::format("the device trace is incomplete: {}", fmt::join(parts, "; "));
 }

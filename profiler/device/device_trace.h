@@ -42,7 +42,10 @@ struct RecordingCounts {
   int64_t num_waits = 0;             ///< waits for events
   int64_t num_unresolved_waits = 0;  ///< waits for events with an unknown producer
 
-  /// Those of another step, too.
+  /// Events that waits are for may be among what is missing. With all records there, those that
+  /// are unknown are of earlier steps, and what they stood for is done.
+  [[nodiscard]] bool lacks_records() const { return num_dropped > 0 || num_broken_buffers > 0; }
+  /// Those of another step, too; of its waits for unknown events those that may lack something.
   void operator+=(const RecordingCounts& other);
 };
 

@@ -50,8 +50,10 @@ void take_traces(const RunDiagnosis& diagnosis, KnownRun& run) {
 void take_vocabulary(RunFacts& facts) {
   if (!facts.config || !facts.config->model.is_object() || facts.config->model.empty()) return;
   json& sizes = facts.config->model;
-  if (facts.named.vocab_size == 0 || sizes.contains("vocab_size")) return;
-  sizes["vocab_size"] = sizes["padded_vocab_size"] = facts.named.vocab_size;
+  for (const auto& [key, size] : {std::pair("vocab_size", facts.named.vocab_size),
+                                  std::pair("padded_vocab_size", facts.named.padded_vocab_size)}) {
+    if (size > 0 && !sizes.contains(key)) sizes[key] = size;
+  }
 }
 
 /// By the accounting of Megatron-LM (ModelSpec::training_flops_per_token), where tokens and all

@@ -333,9 +333,11 @@ bool read_parameters(std::string_view text, size_t at, LogCollector& log) {
 
 /// " > padded vocab (size: 50257) with 431 dummy tokens (new size: 50688)"
 bool read_vocabulary(std::string_view text, size_t at, LogCollector& log) {
-  const auto size = integer_behind(text.substr(at), "(new size: ");
-  if (!size) return false;
+  const auto size = integer_behind(text.substr(at), "(size: ");
+  const auto padded = integer_behind(text.substr(at), "(new size: ");
+  if (!size || !padded) return false;
   log.set_size(&NamedSizes::vocab_size, *size);
+  log.set_size(&NamedSizes::padded_vocab_size, *padded);
   return true;
 }
 

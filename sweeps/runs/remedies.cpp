@@ -60,7 +60,7 @@ double share_of_groups(const RemedyRow& row, CollectiveKind kind, const profiler
   for (const auto& [group, ratio] : costs.ratios) {
     all += ratio;
     const bool is_own = std::ranges::find(row.groups, group) != row.groups.end();
-    if (is_any_group || is_own) own += costs.ratio_of(group, kind);
+    if (is_own) own += costs.ratio_of(group, kind);
   }
   if (all <= 0) return is_any_group ? whole : 0;
   // Ranks that wait for one another may save more than one of them shows.

@@ -359,7 +359,8 @@ constexpr NamedSize kNamedSizes[] = {&N::world_size,
                                      &N::seq_length,
                                      &N::tokens_per_step,
                                      &N::total_steps,
-                                     &N::vocab_size};
+                                     &N::vocab_size,
+                                     &N::padded_vocab_size};
 
 void take_size(std::optional<int64_t>& size, int64_t value) {
   if (!size && value > 0) size = value;

@@ -195,7 +195,8 @@ struct NamedSizes {
   int64_t seq_length = 0;
   int64_t tokens_per_step = 0;
   int64_t total_steps = 0;
-  int64_t vocab_size = 0;  ///< with the rows that pad it
+  int64_t vocab_size = 0;
+  int64_t padded_vocab_size = 0;
 };
 using NamedSize = int64_t NamedSizes::*;
 

@@ -76,6 +76,8 @@ void take_seen_world(int64_t said_devices, RunDiagnosis& diagnosis) {
 void note_untraced_ranks(RunDiagnosis& diagnosis) {
   if (!diagnosis.traces || !diagnosis.other_log.empty()) return;
   const std::vector<profiler::ImportedTrace>& traces = diagnosis.traces->traces;
+  const auto says_world = [](const auto& trace) { return trace.facts.world_size.has_value(); };
+  if (std::ranges::any_of(traces, says_world)) return;  // the wall's evidence has it
   const bool is_logged = diagnosis.facts && diagnosis.facts->world_size;
   const bool is_default = !is_logged && diagnosis.has_default_world;
   int64_t world = 0;
@@ -83,7 +85,6 @@ void note_untraced_ranks(RunDiagnosis& diagnosis) {
     world = is_default ? diagnosis.config->world_size : diagnosis.config->stated_world_size;
   }
   if (is_logged) world = *diagnosis.facts->world_size;
-  // Otherwise the wall's evidence says it.
   if (world <= std::max(profiler::known_ranks(traces), std::ssize(traces))) return;
   const bool is_one = traces.size() == 1;
   diagnosis.notes.push_back(

@@ -107,6 +107,30 @@ BOOST_AUTO_TEST_CASE(what_is_slower_than_any_link_waits) {
   BOOST_TEST(uneven->text.find("less than the slowest link") != std::string::npos, uneven->text);
 }
 
+// Members and purposes have other rows in each trace.
+BOOST_AUTO_TEST_CASE(a_group_loses_what_it_loses_on_all_ranks) {
+  UnevenCollectives uneven;
+  std::vector<ImportedTrace> traces;
+  for (const int rank : {0, 1}) {
+    tests::EventText events;
+    const std::pair<const char*, const char*> groups[] = {{"[0, 1, 4]", "A"},
+                                                          {rank == 0 ? "[0, 5]" : "[1, 6]", "B"}};
+    for (int i = 0; i < 2; ++i) {
+      const auto& [members, purpose] = groups[(i + rank) % 2];
+      events.call(i, 0.5, i + 1)
+          .kernel(100 * (i + 1), 50, i + 1, "ncclDevKernel_AllReduce_Sum_bf16(x)", 20,
+                  std::string(R"(, "Collective name": "allreduce", "In msg nelems": 10,
+                       "Process Group Description": ")") +
+                      purpose + R"(", "Process Group Ranks": ")" + members + '"');
+    }
+    traces.push_back(events.read(R"(, "distributedInfo": {"rank": )" + std::to_string(rank) + "}"));
+    for (uint32_t op = 0; op < 2; ++op)
+      uneven.add(traces.size() - 1, op, op == 0u + rank ? 60 : 90);
+  }
+  // 120 of A on both ranks together, 90 of each B.
+  BOOST_TEST(uneven.ranks_to_record(traces) == "rank 4 of A");
+}
+
 // Of each rank of a played run, as if the others had no traces: slow links slow all transfers
 // alike.
 BOOST_AUTO_TEST_CASE(a_played_late_rank_is_told_from_slow_links) {

@@ -289,6 +289,13 @@ BOOST_AUTO_TEST_CASE(streams_wait_for_the_event_as_it_was_recorded) {
   BOOST_TEST(missing_text(lossy) ==
              "the device trace is incomplete: records dropped for lack of buffers: 2; waits for "
              "unknown events: 1");
+  // Records that another step has lost do not make this one's waits lack something.
+  RecordingCounts both = converted.facts;
+  both.num_unresolved_waits = 0;
+  both += lossy;
+  both += converted.facts;
+  BOOST_TEST(missing_text(both) == missing_text(lossy));
+  BOOST_TEST(both.num_waits == 6);
 }
 
 BOOST_AUTO_TEST_CASE(of_several_waits_the_latest_to_end_is_the_producer) {

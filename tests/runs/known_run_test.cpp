@@ -125,7 +125,8 @@ BOOST_AUTO_TEST_CASE(tflops_follow_from_sizes_where_no_log_says_them) {
                " > padded vocab (size: 1000) with 24 dummy tokens (new size: 1024)\n" + steps);
   const json padded = to_json(folder.diagnosis())["run"];
   BOOST_TEST(padded["tflops_per_gpu"] == run["tflops_per_gpu"]);
-  BOOST_TEST(padded["model_sizes"]["vocab_size"] == 1024);
+  BOOST_TEST(padded["model_sizes"]["vocab_size"] == 1000);
+  BOOST_TEST(padded["model_sizes"]["padded_vocab_size"] == 1024);
 }
 
 BOOST_AUTO_TEST_CASE(a_command_alone_is_told) {

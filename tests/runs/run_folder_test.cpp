@@ -397,16 +397,19 @@ BOOST_AUTO_TEST_CASE(ranks_without_a_trace_are_noted) {
   write(root / "train.log",
         "using world size: 8, data-parallel size: 8\n" + golden_logs::megatron_steps(1, 9));
   BOOST_TEST(num_noted("the log has 8 ranks, and 2 traces were given") == 1);
-  // As many as there are, or the traces say it.
+  // As many as there are, or the traces say it, be it another number.
   fs::remove(root / "train.log");
   write(root / "run.sh", "torchrun --nproc_per_node 2 pretrain_gpt.py --bf16 --num-layers 4\n");
   BOOST_TEST(num_noted("the command has ") == 0);
   write(root / "run.sh", "torchrun --nproc_per_node 8 pretrain_gpt.py --bf16 --num-layers 4\n");
-  for (const int rank : {0, 1}) {
-    const auto more = fmt::format(R"(, "distributedInfo": {{"rank": {}, "world_size": 8}})", rank);
-    write(root / fmt::format("rank{}.json", rank), trace_of(rank, more));
+  for (const int world : {8, 3}) {
+    for (const int rank : {0, 1}) {
+      const auto more =
+          fmt::format(R"(, "distributedInfo": {{"rank": {}, "world_size": {}}})", rank, world);
+      write(root / fmt::format("rank{}.json", rank), trace_of(rank, more));
+    }
+    BOOST_TEST(num_noted("the command has ") == 0, world);
   }
-  BOOST_TEST(num_noted("the command has ") == 0);
 }
 
 // What speaks for waiting is in the collectives; settings are told with that.

@@ -104,6 +104,18 @@ BOOST_AUTO_TEST_CASE(import_reads_them) {
   BOOST_TEST(!without_model["model"].contains("num_hidden_layers"));
 }
 
+BOOST_AUTO_TEST_CASE(what_an_experiment_of_torchtitan_extends_is_read) {
+  put("titan_base.yaml",
+      "modules:\n  pre_trainer:\n    overrides:\n      training:\n        seq_len: 1024\n");
+  put("titan.yaml",
+      "extends:\n  - titan_base.yaml\nmodules:\n  pre_trainer:\n    framework: torchtitan\n"
+      "    model: llama3.1_8B.yaml\n    overrides:\n      training:\n"
+      "        local_batch_size: 2\n");
+  const json run = imported("titan.yaml");
+  BOOST_TEST(run["seq_length"] == 1024);
+  BOOST_TEST(run["knobs"]["micro_batch_size"] == 2);
+}
+
 BOOST_AUTO_TEST_CASE(estimates_and_plans_follow_them) {
   const auto step_and_bytes = [&] {
     const json rows = answer_of(

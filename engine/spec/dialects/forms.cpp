@@ -6,6 +6,7 @@
 #include <string>
 
 #include "engine/spec/dialects/concepts.h"
+#include "engine/spec/dialects/primus_files.h"
 #include "engine/spec/dialects/run_config.h"
 #include "engine/spec/dialects/texts.h"
 #include "kernels/base/text.h"
@@ -78,15 +79,22 @@ std::vector<std::string_view> sections_of(std::string_view text) {
   return sections;
 }
 
-/// Whether an experiment of Primus names torchtitan as what it runs.
+/// Whether the module of an experiment of Primus that trains runs torchtitan.
 bool runs_torchtitan(std::string_view text) {
-  constexpr std::string_view kKey = "framework:";
-  return std::ranges::any_of(lines_of(text), [&](std::string_view line) {
-    line = base::trimmed(line);
-    if (!line.starts_with(kKey)) return false;
-    line = line.substr(0, line.find('#')).substr(kKey.size());
-    return line.find("torchtitan") != std::string_view::npos;
-  });
+  constexpr size_t kNowhere = std::string_view::npos;
+  size_t trainer_indent = kNowhere;
+  for (const std::string_view whole : lines_of(text)) {
+    const std::string_view line = base::trimmed(whole.substr(0, whole.find('#')));
+    if (line.empty()) continue;
+    const size_t indent = whole.find_first_not_of(' ');
+    if (indent <= trainer_indent) trainer_indent = kNowhere;
+    const std::string_view key = line.substr(0, line.find(':'));
+    if (std::ranges::find(kTrainers, key) != kTrainers.end()) trainer_indent = indent;
+    if (trainer_indent != kNowhere && key == "framework") {
+      return line.find("torchtitan") != std::string_view::npos;
+    }
+  }
+  return false;
 }
 
 /// What is looked at of a text, from its beginning.

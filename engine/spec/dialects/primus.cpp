@@ -34,7 +34,7 @@ std::string text_at(const Node& node, std::string_view key) {
 
 /// The trainer of the experiment. Its other modules do not train.
 const Node* trainer_of(const Node& modules) {
-  for (const std::string_view name : {"pre_trainer", "post_trainer", "sft_trainer"}) {
+  for (const std::string_view name : kTrainers) {
     if (const Node* module = modules.find(name)) return module;
   }
   return nullptr;
@@ -116,17 +116,22 @@ std::set<std::string, std::less<>> keys_of(const Node& root, const Reading& in) 
   return keys;
 }
 
-}  // namespace
-
-void read_primus(std::string_view text, Reading& in) {
+/// The settings of a text with all that it extends.
+Node read_experiment(std::string_view text, Chains& chains, Reading& in) {
   Node root = read_noted_yaml(text, in.source, in);
   if (root.kind != Node::Kind::map) {
     throw base::UsageError(fmt::format("{}: is no map of settings", in.source));
   }
   substitute(root, in);
   in.own_keys = keys_of(root, in);
+  return chains.with_bases(std::move(root), in.options.place);
+}
+
+}  // namespace
+
+void read_primus(std::string_view text, Reading& in) {
   Chains chains(in);
-  root = chains.with_bases(std::move(root), in.options.place);
+  const Node root = read_experiment(text, chains, in);
   const Node* modules = root.find("modules");
   if (modules == nullptr) {
     // Only the overrides, or a model's file.
@@ -143,8 +148,8 @@ void read_primus(std::string_view text, Reading& in) {
 }
 
 void read_titan_experiment(std::string_view text, Reading& in) {
-  Node root = read_noted_yaml(text, in.source, in);
-  substitute(root, in);
+  Chains chains(in);
+  const Node root = read_experiment(text, chains, in);
   const Node* modules = root.find("modules");
   if (modules == nullptr) throw base::UsageError(fmt::format("{}: has no modules", in.source));
   const Node& module = trainer_in(*modules, in.source);

@@ -1,6 +1,7 @@
 // Files of Primus that name each other: where they lie, and in which order they are merged.
 #pragma once
 
+#include <array>
 #include <map>
 #include <set>
 #include <string>
@@ -22,6 +23,10 @@ void add_missing(Node& base, const Node& others);
 Node empty_map();
 
 /// Files that name each other, each of which is read once, however many name it.
+/// Modules of an experiment that train; of several the first counts.
+inline constexpr std::array<std::string_view, 3> kTrainers = {"pre_trainer", "post_trainer",
+                                                              "sft_trainer"};
+
 class Chains {
  public:
   explicit Chains(Reading& in);

@@ -328,6 +328,31 @@ BOOST_AUTO_TEST_CASE(an_experiment_of_torchtitan_is_torchtitans) {
   const auto changes = changes_of_text(run, changed);
   BOOST_TEST_REQUIRE(changes.size() == 1U);
   BOOST_TEST(text_of(changes[0], run.dialect) == "training.local_batch_size = 4");
+  // What it extends counts, too, behind its own.
+  const std::map<std::string, std::string> files = {
+      {"base.yaml",
+       "modules:\n  pre_trainer:\n    overrides:\n      training:\n        seq_len: 1024\n"
+       "        local_batch_size: 8\n      parallelism:\n        context_parallel_degree: 2\n"}};
+  ImportOptions how;
+  how.place = "e.yaml";
+  how.world_size = 8;
+  how.named = std::make_shared<Texts>(files);
+  const RunConfig extending =
+      import_run("extends:\n  - base.yaml\n" + text, Dialect::torchtitan, how);
+  BOOST_TEST(extending.seq_length == 4096);
+  BOOST_TEST(extending.knobs.micro_batch_size == 2);
+  BOOST_TEST(extending.knobs.cp == 2);
+  how.named = std::make_shared<Texts>(std::map<std::string, std::string>{});
+  BOOST_TEST(
+      notes(import_run("extends:\n  - base.yaml\n" + text, Dialect::torchtitan, how), "base.yaml"));
+  // A module that does not train says nothing of it.
+  const std::string other = "modules:\n  helper:\n    framework: torchtitan\n";
+  BOOST_TEST(
+      (detect_dialect(other + "  pre_trainer:\n    framework: megatron\n") == Dialect::primus));
+  BOOST_TEST((detect_dialect("modules:\n  pre_trainer:\n    framework: megatron\n  helper:\n"
+                             "    framework: torchtitan\n") == Dialect::primus));
+  BOOST_TEST((detect_dialect("modules:\n  pre_trainer:\n    config: a.yaml\n  helper:\n"
+                             "    framework: torchtitan\n") == Dialect::primus));
   // As Primus' own it is refused.
   BOOST_TEST(contains(refused(text, {}), "settings of that are read as torchtitan's"));
 }
